@@ -1,0 +1,124 @@
+"""How fast a class is graded: `course grade` beside nbgrader's own command, in one run.
+
+    python benchmarks/grading.py [--students 40] [--jobs 2]
+
+Both grade the same submissions of chapter 04 with `import torch` in its set-up, all of them honest,
+and every score of every cell is compared. The result is written to benchmarks/grading.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from coursework import gradebook
+from coursework.classroom import Course
+from coursework.markers import MARKERS
+
+ROOT = Path(__file__).resolve().parents[1]
+SLUG = "04-scaling"
+
+
+def make_course(folder: Path, students: int) -> Course:
+    """A course of one assignment, and honest submissions: right, half done, untouched in turn."""
+    shutil.copyfile(ROOT / "nbgrader_config.py", folder / "nbgrader_config.py")
+    course = Course(folder)
+    master = nbformat.read(ROOT / "solutions" / SLUG / f"{SLUG}.ipynb", as_version=4)
+    next(c for c in master.cells if _role(c) == "setup").source += "\nimport torch"
+    for cell in master.cells:
+        cell.pop("outputs", None) if cell.cell_type != "code" else cell.update(outputs=[])
+    course.master(SLUG).parent.mkdir(parents=True)
+    nbformat.write(master, course.master(SLUG))
+    run(folder, "nbgrader", "generate_assignment", SLUG)
+    blank = nbformat.read(folder / "notebooks" / SLUG / f"{SLUG}.ipynb", as_version=4)
+    answers = {_key(c): _answer(c) for c in master.cells if _role(c) == "answer"}
+    handed_in = []
+    for share in (1.0, 0.5, 0.0):
+        mine = dict(list(answers.items())[: round(share * len(answers))])
+        notebook = copy.deepcopy(blank)
+        for cell in notebook.cells:
+            if _role(cell) == "answer" and _key(cell) in mine:
+                cell.source = mine[_key(cell)]
+        handed_in.append(nbformat.writes(notebook))
+    for number in range(students):
+        path = course.classroom / "submitted" / f"student-{number:04d}" / SLUG / f"{SLUG}.ipynb"
+        path.parent.mkdir(parents=True)
+        path.write_text(handed_in[number % len(handed_in)], encoding="utf-8")
+    return course
+
+
+def _role(cell: Any) -> str | None:
+    return cell.metadata.get("coursework", {}).get("role")
+
+
+def _key(cell: Any) -> str:
+    return cell.metadata["coursework"]["exercise"]
+
+
+def _answer(cell: Any) -> str:
+    return "\n".join(line for line in cell.source.splitlines() if line.strip() not in MARKERS)
+
+
+def run(folder: Path, *command: str) -> float:
+    """Wall time of a command, in seconds."""
+    started = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+    return time.perf_counter() - started
+
+
+def scores(course: Course) -> dict[str, dict[str, float | None]]:
+    """Automatic score of every graded cell of every student."""
+    with gradebook.open_gradebook(course) as book:
+        return {
+            submission.student_id: {g.name: g.auto_score for g in submission.notebooks[0].grades}
+            for submission in book.assignment_submissions(SLUG)
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--students", type=int, default=40)
+    parser.add_argument("--jobs", type=int, default=2)
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        course = make_course(Path(folder), wanted.students)
+        ours = run(course.root, "course", "grade", "--jobs", str(wanted.jobs))
+        mine = scores(course)
+        (course.classroom / "gradebook.db").unlink()
+        run(course.root, "nbgrader", "generate_assignment", "--force", SLUG)
+        stock = run(course.root, "nbgrader", "autograde", "--force", SLUG)
+        differing = [s for s, cells in scores(course).items() if cells != mine[s]]
+    result = {
+        "submissions": wanted.students,
+        "jobs": wanted.jobs,
+        "course_grade_seconds": round(ours, 2),
+        "nbgrader_autograde_seconds": round(stock, 2),
+        "times_faster": round(stock / ours, 1),
+        "seconds_each": round(ours / wanted.students, 3),
+        "students_with_other_scores": differing,
+        "load_average": [round(x, 1) for x in os.getloadavg()],
+        "cores": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    (ROOT / "benchmarks" / "grading.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result, indent=1))
+    if differing:
+        sys.exit("the two give different scores")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""`course grade` and `course grades`: a class, from submissions to a table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from coursework import batch, platforms
+from coursework import grades as table_of_grades
+from coursework.classroom import Course, write_aside
+from coursework.commands.arguments import Slugs, chosen
+from coursework.commands.console import err, out, progress, say
+from coursework.errors import CourseError
+from coursework.judge.sandbox import choose_level, why_not_strict
+from coursework.roster import Person, Roster
+
+FORMATS = ("csv", "canvas", "moodle", "gradescope")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(grade)
+    app.command()(grades)
+
+
+def grade(
+    slugs: Slugs = None,
+    student: Annotated[
+        list[str] | None, typer.Option(help="Only this student. May be given again.")
+    ] = None,
+    jobs: Annotated[
+        int, typer.Option(help="Submissions at a time. 0: one for each core.", min=0)
+    ] = 0,
+    force: Annotated[bool, typer.Option(help="Grade what is unchanged as well.")] = False,
+    isolation: Annotated[
+        str | None, typer.Option(help="strict or process. Default: the best that there is.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Grade on a Dask cluster: its scheduler's address, such as tcp://10.0.0.1:8786.",
+            metavar="ADDRESS",
+        ),
+    ] = None,
+) -> None:
+    """Grade what lies in classroom/submitted/STUDENT/SLUG/.
+
+    What has been graded and is unchanged is not graded again. Exit code 1 means that some
+    submission needs a look: it could not be read, or grading it failed.
+    """
+    course = Course.find()
+    names = chosen(course, slugs)
+    if cluster and jobs:
+        raise CourseError("--jobs is for this machine; on a cluster there are as many as workers")
+    # On a cluster every worker takes the best that there is on its machine.
+    level = isolation if cluster else _level(isolation)
+    for path in course.misplaced():
+        say(
+            err, f"Not read: {path}. It belongs into a folder STUDENT/SLUG, such as ada/{names[0]}."
+        )
+    everything = batch.jobs_of(course, names, student or [], level)
+    if not everything:
+        whose = f" of {', '.join(student)}" if student else ""
+        raise CourseError(
+            f"there is nothing to grade{whose}: "
+            f"{course.classroom / 'submitted'}/STUDENT/SLUG/SLUG.ipynb is where it is looked for"
+        )
+    if cluster:
+        from coursework import cluster as machines
+
+        grading = machines.run(everything, cluster, force=force)
+    else:
+        grading = batch.run(everything, workers=jobs or os.cpu_count() or 1, force=force)
+    outcomes = _graded(course, everything, grading)
+    _print(outcomes)
+    if any(o.attempt.result.status in ("unreadable", "error") for o in outcomes):
+        raise typer.Exit(1)
+
+
+def _level(isolation: str | None) -> str:
+    try:
+        level = choose_level(isolation)
+    except ValueError as error:
+        raise CourseError(str(error)) from error
+    if level == "process":
+        say(err, f"Isolation: process only. {why_not_strict() or 'As you asked'}.")
+    return level
+
+
+def _graded(
+    course: Course, jobs: list[batch.Job], grading: Iterator[batch.Outcome]
+) -> list[batch.Outcome]:
+    from coursework import gradebook
+
+    with progress() as bar:
+        slugs = sorted({j.slug for j in jobs})
+        task = bar.add_task("Preparing the gradebook", total=len(slugs))
+        for slug in slugs:
+            gradebook.prepare(course, slug)
+            bar.advance(task)
+        task = bar.add_task("Grading", total=len(jobs))
+        outcomes = []
+        for outcome in grading:
+            outcomes.append(outcome)
+            bar.advance(task)
+        task = bar.add_task("Writing the gradebook", total=1)
+        gradebook.record(course, [o.attempt for o in outcomes])
+        bar.advance(task)
+    return sorted(outcomes, key=lambda o: (o.slug, o.student))
+
+
+def _print(outcomes: list[batch.Outcome]) -> None:
+    table = Table(box=None, pad_edge=False)
+    for name in ("assignment", "student", "score", "status", "why"):
+        table.add_column(name, justify="right" if name == "score" else "left")
+    for o in outcomes:
+        r = o.attempt.result
+        score = f"{r.points:g} / {r.max_points:g}" if r.exercises else "–"
+        table.add_row(o.slug, Text(o.student), score, r.status, Text(_why(o)))
+    out.print(table)
+    new = sum(o.graded_now for o in outcomes)
+    levels = sorted({o.attempt.result.isolation for o in outcomes} - {""})
+    isolation = f" Isolation: {' or '.join(levels)}." if levels else ""
+    say(out, f"{new} graded now, {len(outcomes) - new} unchanged.{isolation}")
+    for o in outcomes:
+        if o.score_changed and o.before:
+            before, now = o.before.result.points, o.attempt.result.points
+            say(out, f"Changed: {o.student}, {o.slug}: {before:g} before, {now:g} now.")
+
+
+def _why(outcome: batch.Outcome) -> str:
+    result = outcome.attempt.result
+    repaired = f"Repaired: {'; '.join(result.repairs)}." if result.repairs else ""
+    return " ".join(part for part in (result.reason, repaired) if part)
+
+
+def grades(
+    slugs: Slugs = None,
+    format: Annotated[str, typer.Option(help="csv, canvas, moodle or gradescope.")] = "csv",
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            help="The platform's own export, to be filled in (canvas: the gradebook's; moodle: the "
+            "grading worksheet).",
+            metavar="EXPORT",
+        ),
+    ] = None,
+    to: Annotated[Path | None, typer.Option(help="File to write. Default: print.")] = None,
+) -> None:
+    """Write everybody's grades: nbgrader's columns with status and reason, or a platform's file.
+
+    For canvas and moodle, name one assignment and hand over the platform's own export. Exit code 1
+    means that a row or a student had no counterpart; all others are filled in.
+    """
+    if format not in FORMATS:
+        raise CourseError(f"format {format!r} is not known; there are {', '.join(FORMATS)}")
+    course = Course.find()
+    names = chosen(course, slugs)
+    export = _export(format, names, into) if format in ("canvas", "moodle") else ""
+    rows = table_of_grades.rows(course, names)
+    if format == "csv":
+        filled = platforms.Filled(table_of_grades.to_csv(rows))
+    elif format == "gradescope":
+        filled = platforms.gradescope(rows)
+    else:
+        # Without a roster people are called what the platform calls them.
+        people = (Person(r["student_id"], lms_id=r["student_id"], email=r["email"]) for r in rows)
+        fill = platforms.canvas if format == "canvas" else platforms.moodle
+        filled = fill(export, names[0], rows, Roster.of(course) or Roster(people))
+    if to is None:
+        sys.stdout.buffer.write(filled.text.encode())
+    else:
+        write_aside(to, filled.text)
+        say(err, f"Written to {to}.")
+    for words, things in (
+        ("Rows of nobody who is graded here", filled.strangers),
+        ("Graded here, and without a row", filled.left_over),
+    ):
+        if things:
+            say(err, f"{words}: {', '.join(things)}.")
+    if filled.strangers or filled.left_over:
+        raise typer.Exit(1)
+
+
+def _export(format: str, slugs: tuple[str, ...], into: Path | None) -> str:
+    if into is None or len(slugs) != 1:
+        raise CourseError(f"--format {format} needs one assignment and --into EXPORT")
+    try:
+        return into.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CourseError(f"{into} cannot be read: {error}") from error

@@ -1,0 +1,216 @@
+"""nbgrader's gradebook, rebuilt from the attempts as often as one likes.
+
+Automatic scores come from the attempts. Manual scores, comments and extra credit live here alone
+and are never touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat.v4 import new_code_cell, new_output
+
+from coursework.classroom import Attempt, Course, write_aside
+from coursework.errors import CourseError
+from coursework.judge.grading import Master
+from coursework.judge.submission import find_notebook, match, read_cells, sha256
+from coursework.release import generate, nbgrader_config
+
+
+@contextmanager
+def open_gradebook(course: Course) -> Iterator[Any]:
+    """nbgrader's gradebook of a course.
+
+    Raises:
+        CourseError: the database cannot be opened, read or written.
+    """
+    from nbgrader.api import Gradebook
+    from sqlalchemy.exc import ArgumentError, DBAPIError
+
+    settings = nbgrader_config(course.root).CourseDirectory
+    try:
+        with Gradebook(settings.db_url, settings.course_id) as gradebook:
+            yield gradebook
+    except ArgumentError as error:
+        raise CourseError(
+            f"the db_url in nbgrader_config.py is no database's address ({error.args[0]})"
+        ) from error
+    except DBAPIError as error:
+        # A database says what is wrong first, and may add lines of advice.
+        reason = " ".join(str(error.orig).split())
+        raise CourseError(
+            f"the gradebook {_without_secrets(settings.db_url)} cannot be used: {reason}"
+        ) from error
+
+
+def _without_secrets(db_url: str) -> str:
+    """A database's address as it may be printed: a password can stand in two places of it."""
+    from sqlalchemy.engine import make_url
+
+    return make_url(db_url).set(query={}).render_as_string(hide_password=True)
+
+
+def prepare(course: Course, slug: str) -> None:
+    """Enter an assignment and its cells into the gradebook, as they are in the solutions.
+
+    That takes nbgrader seconds, and is left out where this very gradebook has this very notebook.
+
+    Raises:
+        ReleaseError: the solution is not fit for it, or has other cells than the ones that
+            submissions in the gradebook belong to.
+    """
+    note = course.classroom / "prepared" / slug
+    database = hashlib.sha256(nbgrader_config(course.root).CourseDirectory.db_url.encode())
+    state = f"{sha256(course.master(slug))} in {database.hexdigest()}"
+    with open_gradebook(course) as gradebook:
+        known = any(a.name == slug for a in gradebook.assignments)
+    if known and note.is_file() and note.read_text() == state:
+        return
+    with tempfile.TemporaryDirectory() as nowhere:
+        generate(course.root, slug, Path(nowhere), record=True)
+    write_aside(note, state)
+
+
+def record(course: Course, attempts: list[Attempt]) -> None:
+    """Enter attempts into the gradebook, and lay their notebooks where formgrader looks."""
+    with open_gradebook(course) as gradebook:
+        penalty = _penalty_for_being_late(course)
+        for attempt in attempts:
+            _record_scores(gradebook, attempt)
+            gradebook.db.commit()
+            _record_lateness(gradebook, course, attempt, penalty)
+            gradebook.db.commit()
+    for attempt in attempts:
+        _lay_notebook(course, attempt)
+
+
+def _record_scores(gradebook: Any, attempt: Attempt) -> None:
+    slug = attempt.result.slug
+    gradebook.update_or_create_student(attempt.student)
+    with gradebook.db.no_autoflush:
+        submission = gradebook.update_or_create_submission(slug, attempt.student)
+    scores = {e.grade_id: e.points for e in attempt.result.exercises}
+    open_questions = {q.grade_id: q for q in attempt.result.manual}
+    (notebook,) = submission.notebooks
+    for grade in notebook.grades:
+        question = open_questions.get(grade.cell.name)
+        if question:
+            # Nothing written is worth nothing; everything else is for a person to read.
+            grade.auto_score = None if question.answered else 0.0
+            grade.needs_manual_grade = question.answered and grade.manual_score is None
+        else:
+            grade.auto_score = scores.get(grade.cell.name)
+            grade.needs_manual_grade = False
+    feedback = {e.grade_id.removeprefix("graded_"): e.feedback for e in attempt.result.exercises}
+    for comment in notebook.comments:
+        comment.auto_comment = feedback.get(comment.cell.name)
+
+
+#: Student, score and seconds; None for no penalty.
+Penalty = Callable[[str, float, float], float | None]
+
+
+def _penalty_for_being_late(course: Course) -> Penalty:
+    """By nbgrader's plugin, as the settings name it; by default nothing is taken off."""
+    from nbgrader.preprocessors import AssignLatePenalties
+
+    penalties = AssignLatePenalties(config=nbgrader_config(course.root))
+    penalties.init_plugin()
+    return penalties.plugin_inst.late_submission_penalty
+
+
+def _record_lateness(gradebook: Any, course: Course, attempt: Attempt, penalty: Penalty) -> None:
+    """When the work was handed in, and what is taken off if that was after its due date."""
+    slug, student = attempt.result.slug, attempt.student
+    submission = gradebook.find_submission(slug, student)
+    submission.timestamp = _handed_in(course.classroom / "submitted" / student / slug)
+    (notebook,) = submission.notebooks
+    notebook.late_submission_penalty = None
+    if submission.total_seconds_late > 0:
+        taken = penalty(student, notebook.score, submission.total_seconds_late)
+        if taken is not None:
+            notebook.late_submission_penalty = min(max(taken, 0.0), notebook.score)
+
+
+def _handed_in(folder: Path) -> datetime | None:
+    """The time in the file that nbgrader's collecting leaves there, in UTC, if it is one."""
+    from nbgrader.utils import parse_utc
+
+    try:
+        return parse_utc((folder / "timestamp.txt").read_text(encoding="utf-8").strip())
+    except (OSError, ValueError, OverflowError, TypeError):
+        return None
+
+
+def _lay_notebook(course: Course, attempt: Attempt) -> None:
+    """The graded notebook: the master's cells, the student's answers, and what came of them."""
+    slug = attempt.result.slug
+    folder = course.classroom / "autograded" / attempt.student / slug
+    if attempt.result.status not in ("graded", "needs manual"):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    nbformat.write(_graded_notebook(course, attempt), folder / f"{slug}.ipynb")
+
+
+def _graded_notebook(course: Course, attempt: Attempt) -> Any:
+    slug = attempt.result.slug
+    path, _ = find_notebook(course.submissions(slug)[attempt.student], slug)
+    asked = Master.read(course.master(slug))
+    found = match(read_cells(path)[0], asked.exercises, asked.manual)
+    notebook = nbformat.read(course.master(slug), as_version=4)
+    graded = {e.grade_id: e for e in attempt.result.exercises}
+    waiting = list(found.parts)
+    cells = []
+    for cell in notebook.cells:
+        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
+        role = cell.metadata.get("coursework", {}).get("role")
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        if role == "answer":
+            mine = [p for p in waiting if grade_id in p.answers]
+            last = waiting.index(mine[-1]) if mine else -1
+            cells += [new_code_cell(p.source) for p in waiting[: last + 1] if p not in mine]
+            waiting = waiting[last + 1 :]
+            cell.source = "\n\n".join(p.source for p in mine)
+        elif grade_id in found.manual:
+            cell.source = harmless(found.manual[grade_id])
+        elif grade_id in graded:
+            cell.outputs = _outputs(graded[grade_id])
+        cells.append(cell)
+    notebook.cells = cells + [new_code_cell(p.source) for p in waiting]
+    return notebook
+
+
+#: In Markdown, what can make a tag, a link or, in a formula, a link or a command for one.
+_MARKUP = re.compile(
+    r"<[a-z/!?]|\]\s*[(\[:]|&[#\w]+;|\\(?:href|def|let|(?:re)?newcommand|require|csname|html)",
+    re.IGNORECASE,
+)
+
+
+def harmless(answer: str) -> str:
+    """An answer in words as formgrader may show it.
+
+    Formgrader renders Markdown as it stands, so that a script in it would run in the reader's
+    session. Where there is markup beyond text and formulas, the source is shown instead.
+    """
+    if not _MARKUP.search(answer):
+        return answer
+    fence = "~" * max(3, 1 + max(map(len, re.findall("~+", answer)), default=0))
+    return f"{fence}text\n{answer}\n{fence}"
+
+
+def _outputs(graded: Any) -> list[Any]:
+    text = new_output("stream", name="stdout", text=f"{graded.message}\n")
+    value = new_output("execute_result", data={"text/plain": repr(graded.points)})
+    return [text, value]
