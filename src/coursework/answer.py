@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,6 +74,19 @@ class Answer(Protocol):
     """Something that can be asked."""
 
     def ask(self, call: Call) -> Reply: ...
+
+    def ask_all(self, calls: Sequence[Call]) -> list[Reply]:
+        """The replies to calls made one after another; one that ends the answer is the last."""
+
+
+def until_the_end(replies: Iterable[Reply]) -> list[Reply]:
+    """Replies up to the first that came too late, or with which the worker died."""
+    taken = []
+    for reply in replies:
+        taken.append(reply)
+        if reply.late or reply.died:
+            break
+    return taken
 
 
 def arrays_of(call: Call) -> tuple[Any, ...]:
@@ -160,8 +173,18 @@ def takes_too_much(call: Call, reply: Reply) -> bool:
 def _run_once(
     function: Callable[..., Any], call: Call, connect: Callable[[Handle], StandIn]
 ) -> Reply:
+    own = _handed_over(call, connect)
+    if call.times > 1:
+        turns = [_handed_over(call, connect, turn) for turn in range(1, call.times + 1)]
+        function = _one_after_another(function, turns)
     with tensors.kept_gradient_mode():
-        return _reply(function, _handed_over(call, connect))
+        return _reply(function, own)
+
+
+def _one_after_another(
+    function: Callable[..., Any], calls: Sequence[Call]
+) -> Callable[..., list[Any]]:
+    return lambda *args, **kwargs: [function(*c.args, **c.kwargs) for c in calls]
 
 
 def _reply(function: Callable[..., Any], call: Call) -> Reply:
@@ -203,12 +226,12 @@ def _reply(function: Callable[..., Any], call: Call) -> Reply:
     )
 
 
-def _handed_over(call: Call, connect: Callable[[Handle], StandIn]) -> Call:
+def _handed_over(call: Call, connect: Callable[[Handle], StandIn], turn: int = 0) -> Call:
     """A call whose arguments are the answer's own, with stand-ins for handles."""
 
     def own(argument: Any) -> Any:
         if isinstance(argument, Seed):
-            return argument.generator()
+            return argument.generator(turn)
         if type(argument) is Handle:
             return connect(argument)
         return copy.deepcopy(argument)
@@ -296,6 +319,9 @@ class LocalAnswer:
         reply = self._in_thread(call)
         self.patience -= time.perf_counter() - started
         return reply
+
+    def ask_all(self, calls: Sequence[Call]) -> list[Reply]:
+        return until_the_end(map(self.ask, calls))
 
     def _in_thread(self, call: Call) -> Reply:
         replies: list[Reply] = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 
 from coursework.chapters import by_slug
@@ -63,23 +65,36 @@ def run(jobs: Sequence[Job], *, workers: int, force: bool = False) -> Iterator[O
 
     An attempt is on disk before its outcome is seen here: an interrupted run loses nothing.
     """
+    with started(jobs, workers=workers, force=force) as outcomes:
+        yield from outcomes
+
+
+@contextmanager
+def started(
+    jobs: Sequence[Job], *, workers: int, force: bool = False
+) -> Iterator[Iterator[Outcome]]:
+    """`run`, which has begun when the block begins, and what is left of it ends with the block."""
     done, todo = divide(jobs, force)
-    yield from done
     if not todo:
+        yield iter(done)
         return
     for slug in {job.slug for job in todo}:
         processes.site(by_slug(slug).number)  # made here, and shared by the processes of the pool
-    lost: list[Job] = []
     with ProcessPoolExecutor(max_workers=min(workers, len(todo))) as pool:
         futures = {pool.submit(grade_job, job): job for job in todo}
         try:
-            for future in as_completed(futures):
-                try:
-                    yield future.result()
-                except BrokenProcessPool:
-                    lost.append(futures[future])
+            yield chain(done, _as_they_come(futures))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _as_they_come(futures: dict[Future[Outcome], Job]) -> Iterator[Outcome]:
+    lost: list[Job] = []
+    for future in as_completed(futures):
+        try:
+            yield future.result()
+        except BrokenProcessPool:
+            lost.append(futures[future])
     for job in lost:
         yield _grade_alone(job)
 

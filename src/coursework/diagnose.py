@@ -98,7 +98,10 @@ class _Profile:
         """Whether the answer did on input `i` what the misconception does."""
         e = self.evidence[i]
         if self.misconception.recognises:
-            return e.reply.has_value and self.misconception.recognises(e.call, e.reply.value)
+            if not e.reply.has_value:
+                return False
+            values = e.reply.value if e.call.times > 1 else [e.reply.value]
+            return all(self.misconception.recognises(e.call, value) for value in values)
         return self.wrong.same(i, e.reply)
 
     def is_faulty(self, i: int) -> bool:
@@ -243,11 +246,11 @@ def changed(call: Call, reply: Reply) -> tuple[int, ...]:
 def _equal(before: object, after: object) -> bool:
     if tensors.is_array(before) and tensors.is_array(after):
         before, after = tensors.numbers(before), tensors.numbers(after)
-        return (
-            before.shape == after.shape
-            and before.dtype == after.dtype
-            and np.array_equal(before, after, equal_nan=before.dtype.kind in "fc")
-        )
+        if before.shape != after.shape or before.dtype != after.dtype:
+            return False
+        has_nan = before.dtype.kind in "fc"
+        # Nearly always the bytes are the same, which is seen soonest.
+        return before.tobytes() == after.tobytes() or np.array_equal(before, after, has_nan)
     if isinstance(before, dict) and isinstance(after, dict):
         return before.keys() == after.keys() and all(_equal(before[k], after[k]) for k in before)
     if isinstance(before, (list, tuple)) and isinstance(after, (list, tuple)):

@@ -187,7 +187,7 @@ def _diagnose(exercise: Exercise, answer: Answer, evidence: list[Evidence], firs
         return None
     if exercise.probes:
         probes = inputs(exercise.probes, VISIBLE_SEED)
-        evidence = [*evidence, *(Evidence(c, answer.ask(c)) for c in probes)]
+        evidence = [*evidence, *map(Evidence, probes, answer.ask_all(probes))]
     return name_misconception(exercise, evidence, first.call)
 
 
@@ -201,8 +201,7 @@ def check_property(
     calls = inputs(prop.calls, abs(seed), zlib.crc32(prop.name.encode()))
     failures: list[Failure] = []
     replies: list[Reply] = []
-    for call in calls:
-        reply = answer.ask(call)
+    for call, reply in zip(calls, answer.ask_all(calls), strict=False):
         failure = check_reply(exercise, prop, call, reply)
         if failure and failure.kind == "memory":
             # It may have loaded a library, or made a work space that it keeps: once more, and with
@@ -216,8 +215,6 @@ def check_property(
             return failure
         if failure:
             failures.append(replace(failure, call=call))
-        if reply.late or reply.died:
-            break
     if failures:
         return min(failures, key=lambda f: _size(f.call))
     if prop.together and all(r.has_value for r in replies):

@@ -25,8 +25,9 @@ class Seed:
 
     number: int
 
-    def generator(self) -> np.random.Generator:
-        return np.random.default_rng(self.number)
+    def generator(self, turn: int = 0) -> np.random.Generator:
+        """The generator; another one for each turn of a call that is made many times."""
+        return np.random.default_rng([self.number, turn] if turn else self.number)
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,9 @@ class Call:
     #: Whether the result is also differentiated by each tensor of floats among the arguments.
     gradient: bool = False
     steps: tuple[Step, ...] | None = None  #: None: the answer is a function
+    #: How often it is made, with other random generators each time. If more than once, the value is
+    #: the list of what came back, as statistics need it.
+    times: int = 1
 
 
 def calls(*argument_tuples: tuple[Any, ...]) -> tuple[Call, ...]:

@@ -7,6 +7,7 @@ and are never touched.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import tempfile
@@ -16,12 +17,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import nbformat
-from nbformat.v4 import new_code_cell, new_output
+from nbformat.v4 import new_code_cell
 
 from coursework.classroom import Attempt, Course, write_aside
 from coursework.errors import CourseError
-from coursework.judge.grading import Master
+from coursework.judge.grading import Graded, Master
 from coursework.judge.submission import find_notebook, match, read_cells, sha256
 from coursework.release import generate, nbgrader_config
 
@@ -82,7 +82,12 @@ def prepare(course: Course, slug: str) -> None:
 
 def record(course: Course, attempts: list[Attempt]) -> None:
     """Enter attempts into the gradebook, and lay their notebooks where formgrader looks."""
+    from nbgrader.api import BaseCell
+
     with open_gradebook(course) as gradebook:
+        # The cells are the same for all students. Held here, they are read from the database once.
+        gradebook.db().expire_on_commit = False
+        _cells = gradebook.db.query(BaseCell).all()
         penalty = _penalty_for_being_late(course)
         for attempt in attempts:
             _record_scores(gradebook, attempt)
@@ -135,6 +140,7 @@ def _record_lateness(gradebook: Any, course: Course, attempt: Attempt, penalty: 
     submission.timestamp = _handed_in(course.classroom / "submitted" / student / slug)
     (notebook,) = submission.notebooks
     notebook.late_submission_penalty = None
+    gradebook.db.refresh(notebook, ["score"])  # a sum that the database makes
     if submission.total_seconds_late > 0:
         taken = penalty(student, notebook.score, submission.total_seconds_late)
         if taken is not None:
@@ -159,36 +165,36 @@ def _lay_notebook(course: Course, attempt: Attempt) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    nbformat.write(_graded_notebook(course, attempt), folder / f"{slug}.ipynb")
+    graded = json.dumps(_graded_notebook(course, attempt))
+    (folder / f"{slug}.ipynb").write_text(graded, encoding="utf-8")
 
 
-def _graded_notebook(course: Course, attempt: Attempt) -> Any:
+def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:
     slug = attempt.result.slug
     path, _ = find_notebook(course.submissions(slug)[attempt.student], slug)
     asked = Master.read(course.master(slug))
     found = match(read_cells(path)[0], asked.exercises, asked.manual)
-    notebook = nbformat.read(course.master(slug), as_version=4)
+    notebook = json.loads(course.master(slug).read_text(encoding="utf-8"))
     graded = {e.grade_id: e for e in attempt.result.exercises}
     waiting = list(found.parts)
     cells = []
-    for cell in notebook.cells:
-        grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
-        role = cell.metadata.get("coursework", {}).get("role")
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    for cell in notebook["cells"]:
+        grade_id = cell["metadata"].get("nbgrader", {}).get("grade_id")
+        role = cell["metadata"].get("coursework", {}).get("role")
+        if cell["cell_type"] == "code":
+            cell |= {"outputs": [], "execution_count": None}
         if role == "answer":
             mine = [p for p in waiting if grade_id in p.answers]
             last = waiting.index(mine[-1]) if mine else -1
             cells += [new_code_cell(p.source) for p in waiting[: last + 1] if p not in mine]
             waiting = waiting[last + 1 :]
-            cell.source = "\n\n".join(p.source for p in mine)
+            cell["source"] = "\n\n".join(p.source for p in mine)
         elif grade_id in found.manual:
-            cell.source = harmless(found.manual[grade_id])
+            cell["source"] = harmless(found.manual[grade_id])
         elif grade_id in graded:
-            cell.outputs = _outputs(graded[grade_id])
+            cell["outputs"] = _outputs(graded[grade_id])
         cells.append(cell)
-    notebook.cells = cells + [new_code_cell(p.source) for p in waiting]
-    return notebook
+    return {**notebook, "cells": cells + [new_code_cell(p.source) for p in waiting]}
 
 
 #: In Markdown, what can make a tag, a link or, in a formula, a link or a command for one.
@@ -210,7 +216,7 @@ def harmless(answer: str) -> str:
     return f"{fence}text\n{answer}\n{fence}"
 
 
-def _outputs(graded: Any) -> list[Any]:
-    text = new_output("stream", name="stdout", text=f"{graded.message}\n")
-    value = new_output("execute_result", data={"text/plain": repr(graded.points)})
-    return [text, value]
+def _outputs(graded: Graded) -> list[dict[str, Any]]:
+    text = {"output_type": "stream", "name": "stdout", "text": f"{graded.message}\n"}
+    value = {"output_type": "execute_result", "data": {"text/plain": repr(graded.points)}}
+    return [text, {**value, "metadata": {}, "execution_count": None}]

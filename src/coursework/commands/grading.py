@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -74,10 +75,11 @@ def grade(
     if cluster:
         from coursework import cluster as machines
 
-        grading = machines.run(everything, cluster, force=force)
+        grading = nullcontext(machines.run(everything, cluster, force=force))
     else:
-        grading = batch.run(everything, workers=jobs or os.cpu_count() or 1, force=force)
-    outcomes = _graded(course, everything, grading)
+        grading = batch.started(everything, workers=jobs or os.cpu_count() or 1, force=force)
+    with grading as coming:  # workers get ready while the gradebook does
+        outcomes = _graded(course, everything, coming)
     _print(outcomes)
     if any(o.attempt.result.status in ("unreadable", "error") for o in outcomes):
         raise typer.Exit(1)
@@ -94,7 +96,7 @@ def _level(isolation: str | None) -> str:
 
 
 def _graded(
-    course: Course, jobs: list[batch.Job], grading: Iterator[batch.Outcome]
+    course: Course, jobs: list[batch.Job], coming: Iterator[batch.Outcome]
 ) -> list[batch.Outcome]:
     from coursework import gradebook
 
@@ -106,7 +108,7 @@ def _graded(
             bar.advance(task)
         task = bar.add_task("Grading", total=len(jobs))
         outcomes = []
-        for outcome in grading:
+        for outcome in coming:
             outcomes.append(outcome)
             bar.advance(task)
         task = bar.add_task("Writing the gradebook", total=1)

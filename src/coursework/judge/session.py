@@ -8,14 +8,14 @@ import queue
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from coursework import memory, plain, steps, tensors
-from coursework.answer import Raised, Reply, describe, rehearsal
+from coursework.answer import Raised, Reply, describe, rehearsal, until_the_end
 from coursework.exercise import Call, Callback
 from coursework.judge import processes, sandbox, wire
 from coursework.stubs import Host
@@ -25,6 +25,7 @@ CELL_DEADLINE = 30.0  #: seconds for a cell; it may import a library or train a 
 CALL_DEADLINE = 5.0  #: seconds for one call of an answer
 BUDGET = 240.0  #: seconds for all of a submission
 MOST_STARTS = 40  #: workers for one submission; each costs about a tenth of a second
+PORTION = 2**20  #: bytes of arrays after which calls wait for the next frame
 LONGEST_AXIS, LARGEST_SIZE = 4096, 300_000  #: of what a student's code may ask the judge about
 UNREADABLE = "what your code sent back could not be read"
 START_DEADLINE = 60.0  #: seconds for Python and NumPy to be there, on a machine under load
@@ -81,7 +82,8 @@ class Session:
         ).start()
         settings = sandbox.settings(self.level, self.chapter, torch=self.torch)
         try:
-            self._exchange(settings, START_DEADLINE, charge=False)
+            self._send(settings)
+            self._told(START_DEADLINE, Host(), charge=False)
         except Ended as ended:
             words = self.process.complaints()
             raise RuntimeError(f"the worker did not start: {words or ended}") from ended
@@ -93,30 +95,44 @@ class Session:
 
     def run_cell(self, name: str, source: str) -> Reply:
         """Execute a cell in the worker."""
-        return self._ask(["run", name, source], CELL_DEADLINE)
+        return self._ask(["run", name, source], CELL_DEADLINE)[0]
 
     def defined(self, name: str) -> bool:
         """Whether the student's namespace has something to call under a name."""
-        return self._ask(["defined", name], CALL_DEADLINE).value is True
+        return self._ask(["defined", name], CALL_DEADLINE)[0].value is True
 
     def call(self, name: str, call: Call, *, forbids_fused: bool = False) -> Reply:
         """Call a function of the student's namespace, without PyTorch's fused attention if so."""
-        host = Host()
-        call = host.call(call)
         pid = self.process and self.process.pid if call.memory else None
         if pid and memory.sizes_of(pid):
-            return self._call_in_fork(pid, name, call, forbids_fused, host)
-        request = ["call", name, _plain_call(call), forbids_fused]
-        return self._ask(request, CALL_DEADLINE, host)
+            return self._call_in_fork(pid, name, call, forbids_fused)
+        return self._calls(name, [call], forbids_fused)[0]
 
-    def _call_in_fork(
-        self, pid: int, name: str, call: Call, forbids_fused: bool, host: Host
-    ) -> Reply:
+    def call_all(
+        self, name: str, calls: Sequence[Call], *, forbids_fused: bool = False
+    ) -> list[Reply]:
+        """Call a function once for each of these; a reply with which the worker ends is the last.
+
+        They go over the pipe many at a time: each way takes as long as a small answer's work.
+        """
+        if any(call.memory for call in calls):
+            return until_the_end(self.call(name, c, forbids_fused=forbids_fused) for c in calls)
+        return until_the_end(
+            reply for frame in _frames(calls) for reply in self._calls(name, frame, forbids_fused)
+        )
+
+    def _calls(self, name: str, calls: Sequence[Call], forbids_fused: bool) -> list[Reply]:
+        hosts = [Host() for _ in calls]
+        sent = [_plain_call(host.call(call)) for host, call in zip(hosts, calls, strict=True)]
+        return self._ask(["call", name, sent, forbids_fused], CALL_DEADLINE, *hosts)
+
+    def _call_in_fork(self, pid: int, name: str, call: Call, forbids_fused: bool) -> Reply:
         """A call whose memory is measured from here, where the worker has no say in it."""
-        call = replace(call, memory=None)
+        host = Host()
+        call = host.call(replace(call, memory=None))
         # First with other numbers: it may load a library, or make a work space that it keeps.
-        request = ["call", name, _plain_call(rehearsal(call)), forbids_fused]
-        reply = self._ask(request, CALL_DEADLINE, host)
+        request = ["call", name, [_plain_call(rehearsal(call))], forbids_fused]
+        (reply,) = self._ask(request, CALL_DEADLINE, host)
         if not reply.has_value:
             return reply
         self._ask(["rest"], CALL_DEADLINE)
@@ -127,9 +143,8 @@ class Session:
             done.append((told, [memory.sizes_of(fork) for fork in memory.children_of(pid)]))
 
         handle = host.handle(Callback(look, "the judge"))
-        reply = self._ask(
-            ["fork", handle, name, _plain_call(call), forbids_fused], CALL_DEADLINE, host
-        )
+        request = ["fork", handle, name, _plain_call(call), forbids_fused]
+        (reply,) = self._ask(request, CALL_DEADLINE, host)
         if not reply.has_value:
             return reply
         if not done:
@@ -149,38 +164,38 @@ class Session:
         handle = self.standing.handle(Callback(function, name, differentiable=differentiable))
         self._ask(["stub", name, handle], CALL_DEADLINE)
 
-    def _ask(self, request: list[Any], deadline: float, host: Host | None = None) -> Reply:
+    def _ask(self, request: list[Any], deadline: float, *hosts: Host) -> list[Reply]:
+        """Send a request, and take as many replies as it has hosts, or one.
+
+        One after which the worker is no more is the last.
+        """
         if not self.alive:
-            return Reply(died="your code had ended the process by then")
-        self.number += 1
+            return [Reply(died="your code had ended the process by then")]
+        replies: list[Reply] = []
         try:
-            told = self._exchange([self.number, *request], deadline, host)
-            return replace(_reply(told), events=tuple(host.events) if host else ())
+            self._send([self.number + 1, *request])
+            for host in hosts or (Host(),):
+                self.number += 1
+                told = self._told(deadline, host)
+                replies.append(replace(_reply(told), events=tuple(host.events)))
         except Ended as ended:
             self.close()
-            return Reply(late=True) if self.late else Reply(died=str(ended))
+            replies.append(Reply(late=True) if self.late else Reply(died=str(ended)))
+        return replies
 
-    def _exchange(
-        self,
-        request: Any,
-        deadline: float,
-        host: Host | None = None,
-        *,
-        charge: bool = True,
-    ) -> Any:
-        """Send a request and answer what the worker asks until its reply is there.
+    def _told(self, deadline: float, host: Host, *, charge: bool = True) -> Any:
+        """Answer what the worker asks until its reply is there.
 
-        Requests are numbered. A reply to an earlier one is what a student's code has left in the
-        pipe, and is passed over.
+        Replies are numbered. An earlier one is what a student's code has left in the pipe, and is
+        passed over.
         """
         started = time.monotonic()
         until = started + (min(deadline, self.left) if charge else deadline)
         try:
-            self._send(request)
             while True:
                 what, *rest = self._receive(until)
                 if what == "ask":
-                    self._send(_answer(rest, [self.standing, *([host] if host else [])]))
+                    self._send(_answer(rest, [self.standing, host]))
                 elif what == "done" and len(rest) == 2 and type(rest[0]) is int:
                     number, told = rest
                     if number == self.number:
@@ -239,9 +254,26 @@ class Session:
                 return
 
 
+def _frames(calls: Sequence[Call]) -> Iterator[list[Call]]:
+    """The calls, in portions that are not too long for the pipe."""
+    portion: list[Call] = []
+    size = 0
+    for call in calls:
+        portion.append(call)
+        size += sum(
+            tensors.numbers(a).nbytes for a in steps.arguments_of(call) if tensors.is_array(a)
+        )
+        if size > PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
 def _plain_call(call: Call) -> dict[str, Any]:
-    """A call as it is sent."""
-    return {**vars(call), "steps": steps.as_plain(call.steps)}
+    """A call as it is sent: what is as usual need not be said."""
+    parts = {**vars(call), "steps": steps.as_plain(call.steps)}
+    return {name: part for name, part in parts.items() if part is not None and part != {}}
 
 
 def _answer(asked: list[Any], hosts: list[Host]) -> list[Any]:
@@ -281,14 +313,15 @@ def _reply(told: Any) -> Reply:
     that writes them could tell what it was asked.
     """
     try:
-        value, after, used = plain.take(told["value"]), plain.take(told["after"]), told["memory"]
-        raised = told["raised"]
+        value, after = plain.take(told["value"]), plain.take(told.get("after"))
+        used = told.get("memory")
+        raised = told.get("raised")
         if raised is not None:
             kinds, message, line = raised
             kinds = tuple(k for k in kinds if k in _EXCEPTIONS) or ("Exception",)
             raised = Raised(kinds, str(message)[:300], line and str(line)[:100])
-        gradients = plain.take(told["gradients"])
-        not_plain = told["not_plain"]
+        gradients = plain.take(told.get("gradients"))
+        not_plain = told.get("not_plain")
         if not_plain is not None and not_plain not in plain.REFUSALS:
             not_plain = "an object of another kind"
     except Exception as error:  # the frame may be anything, and each thing fails in its own way
@@ -322,3 +355,6 @@ class RemoteAnswer:
 
     def ask(self, call: Call) -> Reply:
         return self.session.call(self.name, call, forbids_fused=self.forbids_fused)
+
+    def ask_all(self, calls: Sequence[Call]) -> list[Reply]:
+        return self.session.call_all(self.name, calls, forbids_fused=self.forbids_fused)

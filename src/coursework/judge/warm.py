@@ -12,6 +12,7 @@ The judge speaks to this process over a socket: `fork`, with one end of the work
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -39,6 +40,9 @@ def main() -> None:
         __import__(name)
         if name == "torch":
             steps.warm_up()
+    # The workers' collections of garbage pass over all that is there by now: they would copy it.
+    gc.collect()
+    gc.freeze()
     control = socket.socket(fileno=os.dup(0))
     control.sendall(b"!")
     while True:

@@ -20,6 +20,7 @@ from coursework.stubs import Handle
 
 MAX_FRAME = 64 * 2**20  #: bytes
 _LENGTHS = struct.Struct("<QQ")
+_AS_THEY_ARE = frozenset({bool, int, float, str, type(None)})
 _DTYPES = frozenset(
     f"{order}{code}"
     for order in "<|"
@@ -57,6 +58,8 @@ def encode(value: Any) -> bytes:
 
     def tree(part: Any) -> Any:
         nonlocal size
+        if type(part) in _AS_THEY_ARE:
+            return part
         if tensors.is_tensor(part):
             return {"tensor": tree(part.detach().numpy())["array"]}
         if torch is not None and isinstance(part, torch.dtype):

@@ -20,7 +20,7 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from coursework import memory, steps
@@ -45,10 +45,10 @@ class Worker:
 
     def serve(self) -> None:
         """Answer requests until the judge hangs up."""
-        handlers: dict[str, Callable[..., Any]] = {
+        handlers: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
             "run": self.run_cell,
             "defined": self.defined,
-            "call": self.call,
+            "call": self.call_all,
             "rest": self.rest,
             "fork": self.fork,
             "stub": self.stub,
@@ -58,36 +58,44 @@ class Worker:
                 number, what, *rest = wire.read(self.requests)
             except EOFError:
                 return
-            reply = handlers[what](*rest)
-            if os.getpid() != self.process:
-                os._exit(0)  # a fork that the student's code made came back: it has no say here
-            wire.write(self.replies, ["done", number, reply])
+            for place, reply in enumerate(handlers[what](*rest)):
+                if os.getpid() != self.process:
+                    os._exit(0)  # a fork that the student's code made came back: it has no say here
+                wire.write(self.replies, ["done", number + place, reply])
 
-    def run_cell(self, name: str, source: str) -> dict[str, Any]:
+    def run_cell(self, name: str, source: str) -> Iterator[dict[str, Any]]:
         """Execute a cell; the reply says what it raised, if it did."""
+        reply = Reply()
         try:
             _execute(_as_python(source), f"<{name}>", self.namespace)
         except BaseException as error:
-            return _plain_reply(Reply(raised=describe(error)))
-        return _plain_reply(Reply())
+            reply = Reply(raised=describe(error))
+        yield _plain_reply(reply)
 
-    def defined(self, name: str) -> dict[str, Any]:
+    def defined(self, name: str) -> Iterator[dict[str, Any]]:
         """Whether there is something to call under a name."""
-        return _plain_reply(Reply(value=callable(self.namespace.get(name))))
+        yield _plain_reply(Reply(value=callable(self.namespace.get(name))))
+
+    def call_all(
+        self, name: str, calls: list[dict[str, Any]], forbids_fused: bool
+    ) -> Iterator[dict[str, Any]]:
+        """`call`, once for each."""
+        for call in calls:
+            yield self.call(name, call, forbids_fused)
 
     def call(self, name: str, call: dict[str, Any], forbids_fused: bool) -> dict[str, Any]:
         """Call a function, or make an instance of a class, of the student's namespace."""
-        request = Call(**{**call, "steps": steps.from_plain(call["steps"])})
+        request = Call(**{**call, "steps": steps.from_plain(call.get("steps"))})
         function = self.namespace[name]
         return _plain_reply(run(function, request, self.connect, forbids_fused=forbids_fused))
 
-    def rest(self) -> dict[str, Any]:
+    def rest(self) -> Iterator[dict[str, Any]]:
         """Let go of all memory that is not in use, for the judge to look."""
         memory.give_back_free_memory()
         gc.freeze()  # a fork that counted these objects again would write to all of them
-        return _plain_reply(Reply())
+        yield _plain_reply(Reply())
 
-    def fork(self, done: Handle, *request: Any) -> dict[str, Any]:
+    def fork(self, done: Handle, *request: Any) -> Iterator[dict[str, Any]]:
         """`call` in a fork, which hands its reply to the judge's `done` and waits for an answer.
 
         While it waits, the judge looks at its memory. It may write no file and start no process:
@@ -102,12 +110,12 @@ class Worker:
             finally:
                 os._exit(0)
         os.waitpid(child, 0)
-        return _plain_reply(Reply())
+        yield _plain_reply(Reply())
 
-    def stub(self, name: str, handle: Handle) -> dict[str, Any]:
+    def stub(self, name: str, handle: Handle) -> Iterator[dict[str, Any]]:
         """Let `name` be a function that the judge answers."""
         self.namespace[name] = self.connect(handle)
-        return _plain_reply(Reply())
+        yield _plain_reply(Reply())
 
     def connect(self, handle: Handle) -> StandIn:
         """The stand-in of an object that is with the judge."""
@@ -168,9 +176,9 @@ class _Shell:
 
 
 def _plain_reply(reply: Reply) -> dict[str, Any]:
+    """A reply as it is sent: what is as usual need not be said."""
     raised = reply.raised
-    return {
-        "value": reply.value,
+    parts = {
         "raised": raised and [list(raised.kinds), raised.message, raised.line],
         "not_plain": reply.not_plain,
         "after": reply.after,
@@ -179,6 +187,8 @@ def _plain_reply(reply: Reply) -> dict[str, Any]:
         "gradients": reply.gradients,
         "stirred": reply.stirred,
     }
+    told = {name: part for name, part in parts.items() if part is not None and part is not False}
+    return {"value": reply.value, **told}
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from coursework.answer import run_here
 from coursework.exercise import Call, Callback, Seed
 from coursework.judge import sandbox, session
 from coursework.memory import MIB
@@ -56,6 +57,73 @@ def test_a_generator_in_the_worker_draws_what_it_would_draw_here(worker: session
     defined(worker, "def draw(rng):\n    return rng.standard_normal(4)")
     reply = worker.call("draw", Call((Seed(11),)))
     np.testing.assert_array_equal(reply.value, np.random.default_rng(11).standard_normal(4))
+
+
+def test_a_call_can_be_made_many_times_each_with_generators_of_its_own(
+    worker: session.Session,
+) -> None:
+    def draw(rng: np.random.Generator) -> float:
+        return float(rng.standard_normal())
+
+    defined(worker, "def draw(rng):\n    return float(rng.standard_normal())")
+    drawn = worker.call("draw", Call((Seed(11),), times=50)).value
+    assert type(drawn) is list and len(set(drawn)) == 50
+    assert drawn == run_here(draw, Call((Seed(11),), times=50)).value
+    assert set(drawn).isdisjoint(worker.call("draw", Call((Seed(12),), times=50)).value)
+
+
+def test_many_calls_are_answered_in_order_however_long_their_arrays(
+    worker: session.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "PORTION", 1000)  # bytes: some go alone, some together
+    defined(worker, "def first_of(x):\n    return x[0]")
+    calls = [Call((np.full(size, float(size)),)) for size in (1, 200, 3, 40, 100, 7, 1000, 1)]
+    assert [r.value for r in worker.call_all("first_of", calls)] == [c.args[0][0] for c in calls]
+
+
+def test_each_of_many_calls_has_functions_of_its_own(worker: session.Session) -> None:
+    def adding(n: float) -> Callback:
+        return Callback(lambda x: x + n, f"plus {n}", counted=True)
+
+    defined(worker, "def apply(f, x):\n    return f(x) if x else f(f(x))")
+    replies = worker.call_all("apply", [Call((adding(10.0 * x), x)) for x in (0.0, 1.0, 2.0)])
+    assert [r.value for r in replies] == [0.0, 11.0, 22.0]
+    assert [[e.stub for e in r.events] for r in replies] == [
+        ["plus 0.0", "plus 0.0"],
+        ["plus 10.0"],
+        ["plus 20.0"],
+    ]
+
+
+def test_of_many_calls_the_one_that_ends_the_worker_is_the_last(worker: session.Session) -> None:
+    source = "import os\ndef f(n):\n    return n if n < 3 else os._exit(1)"
+    defined(worker, source)
+    replies = worker.call_all("f", [Call((n,)) for n in range(6)])
+    assert [r.value for r in replies[:3]] == [0, 1, 2]
+    assert len(replies) == 4 and replies[3].died
+    worker.start()
+    defined(worker, source.replace("os._exit(1)", "[0 for _ in iter(int, 1)]"))
+    worker.left = 1.0
+    replies = worker.call_all("f", [Call((n,)) for n in range(6)])
+    assert [r.value for r in replies[:3]] == [0, 1, 2]
+    assert len(replies) == 4 and replies[3].late
+
+
+def test_replies_that_a_students_code_forges_count_as_its_answers_and_no_more(
+    strict: session.Session,
+) -> None:
+    """Code that has found the pipe can say what it likes: of its own calls, and nothing else."""
+    defined(
+        strict,
+        "import gc\nfrom coursework.judge import wire\nfrom coursework.judge.worker import Worker\n"
+        "worker = next(o for o in gc.get_objects() if isinstance(o, Worker))\n"
+        "def f(n):\n    if n == 1:\n"
+        "        for number in range(9):\n"
+        "            wire.write(worker.replies, ['done', number, {'value': 'forged'}])\n"
+        "    return n",
+    )
+    replies = strict.call_all("f", [Call((n,)) for n in range(5)])
+    assert replies[0].value == 0 and {r.value for r in replies[1:]} <= {"forged", None}
 
 
 def test_functions_that_are_handed_over_are_answered_and_can_be_counted(
