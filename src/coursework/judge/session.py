@@ -15,20 +15,50 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from coursework import memory, plain, steps, tensors
-from coursework.answer import Raised, Reply, describe, rehearsal, until_the_end
+from coursework.answer import PATIENCE, Raised, Reply, describe, rehearsal, until_the_end
 from coursework.exercise import Call, Callback
 from coursework.judge import processes, sandbox, wire
 from coursework.stubs import Host
 from coursework.withhold import Forbidden, Withheld
 
-CELL_DEADLINE = 30.0  #: seconds for a cell; it may import a library or train a small model
-CALL_DEADLINE = 5.0  #: seconds for one call of an answer
+# Seconds of work. On a busy machine a worker waits for its turn: by the clock, `PATIENCE` times as
+# many may pass.
+CELL_DEADLINE = 30.0  #: for a cell; it may import a library or train a small model
+CALL_DEADLINE = 5.0  #: for one call of an answer
 BUDGET = 240.0  #: seconds for all of a submission
 MOST_STARTS = 40  #: workers for one submission; each costs about a tenth of a second
 PORTION = 2**20  #: bytes of arrays after which calls wait for the next frame
 LONGEST_AXIS, LARGEST_SIZE = 4096, 300_000  #: of what a student's code may ask the judge about
 UNREADABLE = "what your code sent back could not be read"
 START_DEADLINE = 60.0  #: seconds for Python and NumPy to be there, on a machine under load
+
+
+class _Deadline:
+    """Seconds of work that a reply may take, from now on.
+
+    Where the system does not tell how long a process has worked, they are seconds by the clock.
+    """
+
+    def __init__(self, seconds: float, pid: int | None) -> None:
+        self.seconds = seconds
+        self.pid = pid
+        self.started = time.monotonic()
+        self.before = processes.seconds_of_work(pid)
+        self.at_last = self.started + seconds * (1 if self.before is None else PATIENCE)
+
+    def wait(self) -> float:
+        """For how long nothing can be said yet."""
+        left = min(self._left(), self.at_last - time.monotonic())
+        return max(0.01, left)
+
+    def is_over(self) -> bool:
+        return self._left() <= 0 or time.monotonic() >= self.at_last
+
+    def _left(self) -> float:
+        now = processes.seconds_of_work(self.pid)
+        if self.before is None or now is None:
+            return self.seconds - (time.monotonic() - self.started)
+        return self.seconds - (now - self.before)
 
 
 class Ended(Exception):
@@ -45,6 +75,7 @@ class Session:
         self.left = BUDGET
         self.starts = 0
         self.process: processes.WorkerProcess | None = None
+        self.pid: int | None = None  #: the worker's number here, where the system tells
         self.late = False
         self.number = 0  #: of the last request
         self.standing = Host(first=0)  #: stubs that stand for all requests
@@ -84,6 +115,7 @@ class Session:
         try:
             self._send(settings)
             self._told(START_DEADLINE, Host(), charge=False)
+            self.pid = self.process.pid
         except Ended as ended:
             words = self.process.complaints()
             raise RuntimeError(f"the worker did not start: {words or ended}") from ended
@@ -91,7 +123,7 @@ class Session:
     def close(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process = None
+            self.process = self.pid = None
 
     def run_cell(self, name: str, source: str) -> Reply:
         """Execute a cell in the worker."""
@@ -103,9 +135,8 @@ class Session:
 
     def call(self, name: str, call: Call, *, forbids_fused: bool = False) -> Reply:
         """Call a function of the student's namespace, without PyTorch's fused attention if so."""
-        pid = self.process and self.process.pid if call.memory else None
-        if pid and memory.sizes_of(pid):
-            return self._call_in_fork(pid, name, call, forbids_fused)
+        if call.memory and self.pid and memory.sizes_of(self.pid):
+            return self._call_in_fork(self.pid, name, call, forbids_fused)
         return self._calls(name, [call], forbids_fused)[0]
 
     def call_all(
@@ -190,7 +221,7 @@ class Session:
         passed over.
         """
         started = time.monotonic()
-        until = started + (min(deadline, self.left) if charge else deadline)
+        until = _Deadline(min(deadline, self.left) if charge else deadline, self.pid)
         try:
             while True:
                 what, *rest = self._receive(until)
@@ -214,12 +245,15 @@ class Session:
         except (BrokenPipeError, OSError) as error:
             raise Ended(self._how_it_ended()) from error
 
-    def _receive(self, until: float) -> list[Any]:
-        try:
-            frame = self.frames.get(timeout=max(0.0, until - time.monotonic()))
-        except queue.Empty:
-            self.late = True
-            raise Ended("it took too long") from None
+    def _receive(self, until: _Deadline) -> list[Any]:
+        frame = None
+        while frame is None:
+            try:
+                frame = self.frames.get(timeout=until.wait())
+            except queue.Empty:
+                if until.is_over():
+                    self.late = True
+                    raise Ended("it took too long") from None
         if isinstance(frame, EOFError):
             raise Ended(self._how_it_ended())
         if type(frame) is not list or not frame or type(frame[0]) is not str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -230,6 +233,28 @@ def test_an_endless_loop_that_catches_everything_ends_at_the_deadline(
     assert worker.call("loop", Call(())).late
     assert time.monotonic() - started < 4
     assert not worker.alive
+
+
+def test_waiting_for_a_processor_is_not_counted_as_work(
+    worker: session.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CALL_DEADLINE", 0.4)
+    defined(worker, "def total(n):\n    return sum(range(n))")
+    pid = worker.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    threading.Timer(1.0, os.kill, (pid, signal.SIGCONT)).start()
+    assert worker.call("total", Call((1000,))).value == 499_500
+
+
+def test_an_answer_that_does_nothing_is_waited_for_a_while_and_no_longer(
+    worker: session.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "CALL_DEADLINE", 0.2)
+    defined(worker, "import time\ndef sleep():\n    time.sleep(600)")
+    started = time.monotonic()
+    assert worker.call("sleep", Call(())).late
+    assert 0.9 < time.monotonic() - started < 10
 
 
 @pytest.mark.parametrize(
