@@ -15,10 +15,10 @@ import json
 import math
 import os
 import platform
-import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +31,7 @@ from rich.table import Table
 from torch import nn
 
 import attend
+from coursework import memory
 
 RESULTS = Path(__file__).with_name("transformer.json")
 
@@ -178,41 +179,41 @@ def cache(quick: bool) -> dict:
 # Attention over long texts
 
 
-def peak_of(run: Callable[[], object]) -> int:
-    """Bytes that a call needs beyond what is there, measured in a child process of its own."""
+def peak_of(way: Callable[..., object], *arrays: torch.Tensor) -> int:
+    """Bytes that a call needs at its peak, measured in a child process of its own."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        run()
-        after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        os.write(write, str(after - before).encode())
+        way(*(a[..., :256, :] for a in arrays))  # what is needed the first time only
+        _, peak = memory.peak_of(lambda: way(*arrays))
+        os.write(write, str(peak).encode())
         os._exit(0)
     os.close(write)
     with os.fdopen(read) as answer:
-        kib = int(answer.read() or -1)
+        peak = int(answer.read())
     os.waitpid(child, 0)
-    return 1024 * kib
+    return peak
 
 
 def attention(quick: bool) -> dict:
     """Causal attention of one head, 64 wide, five ways."""
     torch.set_num_threads(1)
     rows = {}
+    ways: dict[str, Callable[..., object]] = {
+        "explicit": attend.causal_attention,
+        "fused": partial(F.scaled_dot_product_attention, is_causal=True),
+        "tiled, 256": partial(attend.flash_attention, block_size=256, causal=True),
+        "window, 256": partial(attend.sliding_window_attention, window=256),
+        "linear": partial(attend.linear_attention_recurrent, chunk=128),
+    }
     for T in (256, 1024) if quick else (256, 1024, 4096, 8192, 16384):
-        q, k, v = (torch.randn(1, 1, T, 64) for _ in range(3))
-        ways = {
-            "explicit": lambda: attend.causal_attention(q, k, v),  # noqa: B023
-            "fused": lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True),  # noqa: B023
-            "tiled, 256": lambda: attend.flash_attention(q, k, v, 256, causal=True),  # noqa: B023
-            "window, 256": lambda: attend.sliding_window_attention(q, k, v, 256),  # noqa: B023
-            "linear": lambda: attend.linear_attention_recurrent(q, k, v, chunk=128),  # noqa: B023
-        }
+        arrays = [torch.randn(1, 1, T, 64) for _ in range(3)]
         with torch.inference_mode():
-            seconds = in_turns(ways, 2 if quick or T > 8000 else 4)
+            calls = {name: partial(way, *arrays) for name, way in ways.items()}
+            seconds = in_turns(calls, 2 if quick or T > 8000 else 4)
             rows[f"{T} tokens"] = {
                 **{f"{name}, ms": 1000 * s for name, s in seconds.items()},
-                **{f"{name}, MB": peak_of(run) / 1e6 for name, run in ways.items()},
+                **{f"{name}, MB": peak_of(way, *arrays) / 1e6 for name, way in ways.items()},
             }
     return rows
 
