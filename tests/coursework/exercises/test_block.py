@@ -123,6 +123,11 @@ class BlockInTraining(BlockByHand):
         return super().forward(x, mask) * (1 if self.training else 0.9)
 
 
+class BlockThatDropsOutInTraining(BlockByHand):
+    def forward(self, x, mask=None):
+        return F.dropout(super().forward(x, mask), 0.1, self.training)
+
+
 def parameters_in_thousands(d_model, d_hidden, n_heads=1, n_kv_heads=None, gated=False, norm=""):
     return 12 * d_model**2
 
@@ -140,7 +145,13 @@ WRONG_ANSWERS = {
     FORWARD: (feed_forward_for_wide_ones, feed_forward_with_dropout),
     PRE: (pre_norm_that_rounds_the_gradient, pre_norm_scaled),
     POST: (post_norm_with_one_more,),
-    BLOCK: (BlockOfLinears, BlockForCausalMasks, BlockThatLearnsNothingBelow, BlockInTraining),
+    BLOCK: (
+        BlockOfLinears,
+        BlockForCausalMasks,
+        BlockThatLearnsNothingBelow,
+        BlockInTraining,
+        BlockThatDropsOutInTraining,
+    ),
     COUNT: (parameters_in_thousands,),
 }
 

@@ -172,6 +172,11 @@ class ModelOfLinears(nn.Module):
         return self.head(self.norm(x))
 
 
+class ModelThatDropsOutInTraining(ModelWithFusedAttention):
+    def forward(self, ids):
+        return F.dropout(super().forward(ids), 0.1, self.training)
+
+
 WRONG_ANSWERS = {
     LOSS: (
         loss_of_one_batch_only,
@@ -190,7 +195,12 @@ WRONG_ANSWERS = {
     ),
     GENERATE: (generate_that_draws, generate_that_asks_twice, generate_row_by_row),
     SCHEDULE: (schedule_in_whole_numbers,),
-    MODEL: (ModelWithDropout, ModelWithOneMore, ModelOfLinears),
+    MODEL: (
+        ModelWithDropout,
+        ModelThatDropsOutInTraining,
+        ModelWithOneMore,
+        ModelOfLinears,
+    ),
 }
 
 

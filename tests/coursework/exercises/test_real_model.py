@@ -159,6 +159,11 @@ class BlockOfZeros(BlockByHand):
         return x
 
 
+class BlockThatDropsOutInTraining(BlockByHand):
+    def forward(self, x, cache=None):
+        return F.dropout(super().forward(x, cache), 0.1, self.training)
+
+
 class BlockInFloat32(BlockByHand):
     def forward(self, x, cache=None):
         return super().forward(x.float().double(), cache).float().double()
@@ -201,6 +206,7 @@ WRONG_ANSWERS = {
         BlockWithHiddenState,
         BlockWithLinears,
         BlockOfZeros,
+        BlockThatDropsOutInTraining,
         BlockInFloat32,
     ),
     GREEDY: (

@@ -51,6 +51,14 @@ def _edges(rng: Rng) -> tuple[Call, ...]:
     )
 
 
+def _far_from_zero(rng: Rng) -> tuple[Call, ...]:
+    """Tokens whose mean is large beside their spread."""
+    calls = tuple(_call(rng, *shape) for shape in ((1, 3), (2, 5), (3, 2, 7)))
+    for call in calls:
+        call.args[0].add_(1e6)
+    return calls
+
+
 def _gradients(rng: Rng) -> tuple[Call, ...]:
     return differentiated(
         (_call(rng, 2, 3), _call(rng, 5, 4), _call(rng, 2, 3, 7), _call(rng, 3, 5, eps=0.5))
@@ -115,6 +123,12 @@ def _no_root(x, gain, bias, eps=1e-5):
     return centred / spread * gain + bias
 
 
+def _difference_of_squares(x, gain, bias, eps=1e-5):
+    mean = x.mean(-1, keepdim=True)
+    variance = (x**2).mean(-1, keepdim=True) - mean**2
+    return (x - mean) / torch.sqrt(variance + eps) * gain + bias
+
+
 def _eps_fixed(x, gain, bias, eps=1e-5):
     centred = x - x.mean(-1, keepdim=True)
     return centred / torch.sqrt(centred.square().mean(-1, keepdim=True) + 1e-5) * gain + bias
@@ -143,7 +157,8 @@ $\\frac{x - \\mu}{\\sqrt{\\sigma^2 + \\varepsilon}} \\cdot \\text{gain} + \\text
 - `x` is a tensor `(..., D)` with any leading axes, or none; each row along the last axis is a token
   with a mean and a variance of its own. `gain` and `bias` are `(D,)`, `eps` is a number, passed by
   name.
-- A token whose features are all equal has variance 0. It must come out as `bias`.
+- A token whose features are all equal has variance 0. It must come out as `bias`. A mean that is
+  large beside the spread, 10⁶ beside 1, must cost no precision.
 - Shape and dtype of the result are those of `x`, float64 or float32; compute in that precision.
   Leave the arguments as they are.
 - The result can be differentiated with respect to `x`, `gain` and `bias`.
@@ -151,7 +166,8 @@ $\\frac{x - \\mu}{\\sqrt{\\sigma^2 + \\varepsilon}} \\cdot \\text{gain} + \\text
   you.""",
     reference=layer_norm,
     properties=(
-        Property("every token is brought to one size, then stretched and shifted", 2, _sentences),
+        Property("every token is brought to one size, then stretched and shifted", 1, _sentences),
+        Property("a mean that is large beside the spread costs no precision", 1, _far_from_zero),
         Property("any leading axes", 1, _leading),
         Property("eps is added to the variance, whatever it is", 1, _eps),
         Property("constant tokens, float32 and large numbers do no harm", 1, _edges, edge=True),
@@ -232,6 +248,13 @@ $\\frac{x - \\mu}{\\sqrt{\\sigma^2 + \\varepsilon}} \\cdot \\text{gain} + \\text
             "You divide by the variance. Its root is what has the size of the features.",
             _no_root,
             symptom="large tokens come out small, and small ones large",
+        ),
+        Misconception(
+            "subtracts the squared mean from the mean square",
+            "On paper E[x²] − μ² is the variance, too. A computer subtracts two large numbers "
+            "there, and what is left is their rounding. Subtract the mean first, then square.",
+            _difference_of_squares,
+            symptom="tokens whose mean is large beside their spread come out wrong",
         ),
         Misconception(
             "fixes eps at 1e-5",

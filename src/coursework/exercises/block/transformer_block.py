@@ -90,12 +90,13 @@ def _call(
     dtype: torch.dtype = torch.float64,
     **how: Any,
 ) -> Call:
-    """A block with some state, applied twice to the same tokens."""
+    """A block with some state, applied twice to the same tokens; if differentiated, in training."""
     x = 1 + 2 * normal(rng, B, T, D, dtype=dtype)
     kwargs = {} if mask is None else {"mask": mask}
     use = Use("__call__", (x,), kwargs, **how)
     args = (D, H) if F is None else (D, H, F)
-    return Call(args, steps=(Load(_state(rng, D, F, dtype)), use, use))
+    mode = (Use("train"),) if use.gradient else ()
+    return Call(args, steps=(Load(_state(rng, D, F, dtype)), *mode, use, use))
 
 
 def _causal(T: int) -> Tensor:
@@ -484,7 +485,8 @@ attention without biases, and a feed-forward part with the exact GELU.
 - Head h owns columns h·K … (h+1)·K of the three projections, K = D / H; scores are divided by √K.
 - `mask` is boolean and broadcasts to `(B, H, T, T)`; True means *may attend*. None allows every
   pair. A query that may attend to nothing gets zeros from the attention, not NaN.
-- No dropout: the same x gives the same result, whatever the block was asked before.
+- No dropout, in training neither: the same x gives the same result, whatever the block was asked
+  before.
 - The result has the dtype of `x` and the parameters, float64 or float32, and can be differentiated
   with respect to `x` and to every parameter. Leave `x` as it is.
 - Weights are loaded with `load_state_dict(strict=True)`, and the outputs are compared. Your block

@@ -148,6 +148,8 @@ def _model(
             yield Inspect()
         if load:
             yield Load(state())
+        if gradient:
+            yield Use("train")
         if too_long:
             yield Use("__call__", ids(2, context + too_long))
         for shape in shapes:

@@ -193,8 +193,11 @@ def _is_not_turned(call: Call, x: Tensor, keys: Tensor) -> bool:
 
 
 def _to_be_differentiated(rng: np.random.Generator) -> tuple[Call, ...]:
+    def use(B: int, T: int, d_model: int) -> Use:
+        return Use("__call__", (_tokens(rng, B, T, d_model),), gradient=True)
+
     return tuple(
-        _made(rng, sizes, Use("__call__", (_tokens(rng, B, T, sizes[0]),), gradient=True))
+        _made(rng, sizes, Use("train"), use(B, T, sizes[0]))
         for sizes, (B, T) in zip(SIZES[:3], ((1, 3), (2, 2), (1, 5)), strict=True)
     )
 
@@ -454,7 +457,8 @@ $$Y = X + \\operatorname{attention}(\\operatorname{rms}(X)), \\qquad
 - An empty cache is a cache. The output is what the block would give for these tokens if it saw the
   whole text at once.
 - The sizes always divide, and K is even. Without a cache the result is differentiable with respect
-  to `x` and all parameters. You may call your own `swiglu`.""",
+  to `x` and all parameters. There is no dropout, in training neither. You may call your own
+  `swiglu`.""",
     reference=_Reference,
     properties=(
         Property("nine parameters, by name and shape", 1, _states),

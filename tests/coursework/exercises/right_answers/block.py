@@ -20,10 +20,10 @@ def layer_norm_of_pytorch(x, gain, bias, eps=1e-5):
     return F.layer_norm(x, (x.shape[-1],), gain, bias, eps)
 
 
-def layer_norm_by_two_moments(x, gain, bias, eps=1e-5):
-    mean = x.mean(dim=-1)[..., None]
-    variance = x.pow(2).mean(dim=-1)[..., None] - mean**2
-    return gain * ((x - mean) * (variance.clamp(min=0) + eps).rsqrt()) + bias
+def layer_norm_by_two_means(x, gain, bias, eps=1e-5):
+    centred = x - x.mean(dim=-1)[..., None]
+    variance = centred.pow(2).mean(dim=-1)[..., None]
+    return gain * (centred * (variance + eps).rsqrt()) + bias
 
 
 def layer_norm_by_var_mean(x, gain, bias, eps=1e-5):
@@ -264,7 +264,7 @@ class BlockHeadByHead(nn.Module):
         allowed = torch.ones(B, H, T, T, dtype=torch.bool)
         if mask is not None:
             allowed = allowed & mask
-        y = layer_norm_by_two_moments(x, self.gain_1, self.bias_1)
+        y = layer_norm_by_two_means(x, self.gain_1, self.bias_1)
         heads = []
         for h in range(H):
             columns = slice(h * K, (h + 1) * K)
@@ -275,7 +275,7 @@ class BlockHeadByHead(nn.Module):
             e = torch.exp(e - torch.where(top.isinf(), 0.0, top))
             heads.append(e @ v / e.sum(-1, keepdim=True).clamp(min=1e-30))
         x = x + torch.cat(heads, dim=-1) @ self.w_o
-        z = layer_norm_by_two_moments(x, self.gain_2, self.bias_2)
+        z = layer_norm_by_two_means(x, self.gain_2, self.bias_2)
         return x + feed_forward_by_einsum(z, self.w_1, self.b_1, self.w_2, self.b_2)
 
 
@@ -359,7 +359,7 @@ RIGHT_ANSWERS = {
     "07.layer_norm": [
         layer_norm_by_hand,
         layer_norm_of_pytorch,
-        layer_norm_by_two_moments,
+        layer_norm_by_two_means,
         layer_norm_by_var_mean,
         layer_norm_by_einsum,
         layer_norm_token_by_token,
