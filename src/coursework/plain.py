@@ -234,13 +234,23 @@ def readable(text: str) -> str:
     return _UNREADABLE.sub("\ufffd", text)
 
 
+def _digits(x: float, digits: int) -> int:
+    """How many digits of `x` are printed: of 1,000 and more two behind the point as well.
+
+    Scores near 10,000 whose weights differ would all be 1e+04 otherwise. From 100 million on, size
+    is all that there is to see.
+    """
+    size = abs(x)
+    return max(digits, len(str(int(size))) + 2) if 1e3 <= size < 1e8 else digits
+
+
 def short(value: Any, most: int = 8, digits: int = 4) -> str:
     """A plain value as it is printed in a message, in at most about a line.
 
     Args:
         value: what is printed.
         most: entries of a list.
-        digits: of a float in an array; two more for one that stands alone.
+        digits: of a float in an array, or more if it is large; two more for one that stands alone.
     """
     if tensors.is_array(value):
         value = tensors.numbers(value)
@@ -251,7 +261,7 @@ def short(value: Any, most: int = 8, digits: int = 4) -> str:
             threshold=most * most,
             edgeitems=3,
             max_line_width=sys.maxsize,
-            formatter={"float_kind": lambda x: f"{x:.{digits}g}"},
+            formatter={"float_kind": lambda x: f"{x:.{_digits(x, digits)}g}"},
         )
         return " ".join(rounded.split())
     if type(value) is float:

@@ -216,6 +216,11 @@ def test_descriptions_hold_shapes_and_no_numbers() -> None:
     assert plain.describe("0.1234") == "a str"
 
 
+def test_large_floats_that_differ_are_not_printed_alike() -> None:
+    assert plain.short(np.array([10000.05, 10001.86, -9999.97])) == "[10000.05 10001.86 -9999.97]"
+    assert plain.short(np.array([1.5e30, np.inf, np.nan])) == "[1.5e+30 inf nan]"
+
+
 def test_values_are_printed_short() -> None:
     assert plain.short(np.array([0.123456, 2.0])) == "[0.1235 2]"
     assert plain.short(np.array([0.123456, 2.0]), digits=8) == "[0.123456 2]"

@@ -84,6 +84,13 @@ def _columns_normalised(q, k, v):
     return weights @ v, weights
 
 
+def _first_axis_normalised(q, k, v):
+    scores = q @ np.swapaxes(k, -1, -2)
+    e = np.exp(scores - np.max(scores, axis=0, keepdims=True))
+    weights = e / np.sum(e, axis=0, keepdims=True)
+    return weights @ v, weights
+
+
 def _all_normalised_together(q, k, v):
     scores = q @ np.swapaxes(k, -1, -2)
     e = np.exp(scores - np.max(scores))
@@ -212,6 +219,7 @@ Put it together: scores, weights, and for each query the values blended by its w
             "weight of 1 over the keys: the rows must sum to 1, which is the last axis.",
             _columns_normalised,
             symptom="your rows do not sum to 1",
+            also=(_first_axis_normalised,),
         ),
         Misconception(
             "normalises all weights together",
@@ -282,14 +290,15 @@ Put it together: scores, weights, and for each query the values blended by its w
         ),
         Misconception(
             "reverses all axes",
-            "k.T turns *all* axes round, the batch as well. Exchange the last two only: "
+            "This does for one sequence. k.T turns *all* axes round, the batch as well, and a loop "
+            "over q or k meets whole sequences there. Exchange the last two axes only: "
             "`np.swapaxes(k, -1, -2)`.",
             _all_axes_reversed,
             symptom="right for one sequence, but it cannot take a batch",
         ),
         Misconception(
             "overflows",
-            "exp(10000) is infinite, and ∞/∞ is not a number; exp(−10000) is 0, and so is 0/0. "
+            "exp(10000) is infinite, exp(−10000) is 0, and neither ∞/∞ nor 0/0 is a number. "
             "Subtract the row's largest score first: the weights stay the same.",
             _overflows,
             symptom="large scores make NaN",

@@ -154,7 +154,8 @@ Compare every query with every key: entry `[i, j]` is the dot product of query `
         ),
         Misconception(
             "reverses all axes",
-            "k.T turns *all* axes round, the batch as well. Exchange the last two only: "
+            "This does for one sequence. k.T turns *all* axes round, the batch as well, and a loop "
+            "over q or k meets whole sequences there. Exchange the last two axes only: "
             "`np.swapaxes(k, -1, -2)`.",
             _all_axes_reversed,
             symptom="right for one sequence, but it cannot take a batch",

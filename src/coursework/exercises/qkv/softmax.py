@@ -173,7 +173,7 @@ Turn scores into weights: positive, in proportion to $e^x$, with the sum 1 along
     misconceptions=(
         Misconception(
             "overflows",
-            "exp(10000) is infinite, and ∞/∞ is not a number; exp(−10000) is 0, and so is 0/0. "
+            "exp(10000) is infinite, exp(−10000) is 0, and neither ∞/∞ nor 0/0 is a number. "
             "Subtract the largest score along the axis first: the factor cancels, and the weights "
             "stay the same.",
             _overflows,

@@ -334,14 +334,15 @@ $\\operatorname{softmax}(Q K^\\top / \\sqrt{d_k})\\,V$.
         ),
         Misconception(
             "reverses all axes",
-            "k.T turns *all* axes round, the batch as well. Exchange the last two only: "
+            "This does for one sequence. k.T turns *all* axes round, the batch as well, and a loop "
+            "over q or k meets whole sequences there. Exchange the last two axes only: "
             "`np.swapaxes(k, -1, -2)`.",
             _all_axes_reversed,
             symptom="right for one sequence, but it cannot take a batch",
         ),
         Misconception(
             "overflows",
-            "exp(10000) is infinite, and ∞/∞ is not a number; exp(−10000) is 0, and so is 0/0. "
+            "exp(10000) is infinite, exp(−10000) is 0, and neither ∞/∞ nor 0/0 is a number. "
             "Subtract the row's largest score first: the weights stay the same.",
             _overflows,
             symptom="large scores make NaN",

@@ -187,7 +187,7 @@ on to the scores, $\\partial L / \\partial \\text{scores}$: the Jacobian of the 
         ),
         Misconception(
             "overflows",
-            "exp(10000) is infinite, and ∞/∞ is not a number; exp(−10000) is 0, and so is 0/0. "
+            "exp(10000) is infinite, exp(−10000) is 0, and neither ∞/∞ nor 0/0 is a number. "
             "Subtract the row's largest score first: the weights stay the same.",
             _gradient_overflows,
             symptom="large scores make NaN",
