@@ -146,6 +146,11 @@ def _once(rng: np.random.Generator) -> tuple[Call, ...]:
     return CALL
 
 
+def _typed(sentence: str) -> str:
+    """A sentence as a keyboard writes it, with a hyphen for a minus sign."""
+    return sentence.strip().replace("−", "-")
+
+
 @dataclass(frozen=True)
 class _Judgement:
     """Judges the three entries of the returned dictionary. The inputs are plain values by now."""
@@ -174,9 +179,12 @@ class _Judgement:
 
     def mistake(self, call: Call, value: Any) -> str | None:
         said = value.get("mistake") if type(value) is dict else None
-        if type(said) is not str or said.strip() not in self.hunt.mistakes_of(self.bug):
+        if type(said) is not str:
             return "mistake is not one of the five sentences, word for word"
-        return None if said.strip() == self.bug.mistake else "mistake names another mistake"
+        said = _typed(said)
+        if said not in map(_typed, self.hunt.mistakes_of(self.bug)):
+            return "mistake is not one of the five sentences, word for word"
+        return None if said == _typed(self.bug.mistake) else "mistake names another mistake"
 
     def _try(self, value: Any, entry: str) -> tuple[str | None, Reply | None, Reply | None]:
         """The sentence that refuses an input, or what both functions make of it."""

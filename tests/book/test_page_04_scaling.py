@@ -57,6 +57,11 @@ def test_both_versions_learn_the_lookup_and_the_undivided_one_later(page):
     assert abs(number(page, "start-dk") - nothing) < 0.05, "even weights know nothing"
 
 
+def test_no_version_would_learn_faster_beyond_the_rates_that_were_tried(page):
+    smallest, *_, largest = page.names["rates"]
+    assert all(smallest < rate < largest for rate in page.names["best"].values())
+
+
 def test_each_wrong_version_shows_its_symptom(page):
     sums, in_play, apart = (
         {name: row[column] for name, row in page.names["table"].items()} for column in range(3)

@@ -67,3 +67,9 @@ def test_a_mask_that_is_one_short_does_not_show_in_the_loss(page):
     )
     assert too_far < page.names["least"] / 5
     assert short == pytest.approx(right, abs=0.03)
+
+
+def test_pytorch_reads_the_mask_both_ways(page):
+    fused, module = (weights[0, 1].tolist() for weights in page.names["by_pytorch"].values())
+    assert fused == pytest.approx([0.5, 0.5, 0])
+    assert module == pytest.approx([0, 0, 1])

@@ -75,6 +75,10 @@ def _no_mask(q: Array, k: Array, v: Array) -> Any:
     return _weigh(_scaled(q, k), np.True_, v)
 
 
+def _square_mask(q: Array, k: Array, v: Array) -> Any:
+    return _weigh(_scaled(q, k), np.tri(q.shape[-2], dtype=bool), v)
+
+
 def _lined_up_at_the_start(q: Array, k: Array, v: Array) -> Any:
     return _weigh(_scaled(q, k), np.tri(q.shape[-2], k.shape[-2], dtype=bool), v)
 
@@ -286,6 +290,13 @@ attention is refused.
             "and S keys, as in generation, the query must see all of them.",
             _lined_up_at_the_start,
             "queries and keys are lined up at the wrong end",
+        ),
+        Misconception(
+            "mask of T queries and T keys",
+            "Your mask has as many columns as there are queries. Its columns are keys, and their "
+            "number, S, comes from k.",
+            _square_mask,
+            "it fails where there are more keys than queries",
         ),
         Misconception(
             "masked after the softmax",

@@ -181,6 +181,12 @@ def _changes_the_present(f: Callable[[Array], Array], x: Array, t: int) -> bool:
     return not np.array_equal(f(x)[..., : t + 1, :], f(changed)[..., : t + 1, :])
 
 
+def _constant_change_seen_exactly(f: Callable[[Array], Array], x: Array, t: int) -> bool:
+    changed = x.copy()
+    changed[..., t + 1 :, :] += 1.0
+    return not np.array_equal(f(x)[..., : t + 1, :], f(changed)[..., : t + 1, :])
+
+
 def _constant_change(f: Callable[[Array], Array], x: Array, t: int) -> bool:
     changed = x.copy()
     changed[..., t + 1 :, :] += 1.0
@@ -425,10 +431,11 @@ cannot.
         Misconception(
             "adds a constant",
             "You add the same number to all of the future. A function that compares the features "
-            "of a token with each other, as a LayerNorm does, does not see that. Make the change "
-            "irregular.",
+            "of a token with each other, as a LayerNorm does, does not see that, nor does one that "
+            "compares later tokens with each other. Make the change irregular.",
             _constant_change,
             "it misses a leak that a constant change does not show",
+            also=(_constant_change_seen_exactly,),
         ),
         Misconception(
             "NaN as the future",

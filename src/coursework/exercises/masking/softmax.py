@@ -31,6 +31,11 @@ def _weights_times_mask(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return weights * mask
 
 
+def _divided_once_more(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    weights = _weights_times_mask(scores, mask)
+    return weights / weights.sum(axis=-1, keepdims=True)
+
+
 def _minus_a_billion(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     scores = np.where(mask, scores, -1e9)
     e = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -253,6 +258,15 @@ Return the softmax of each row of `scores`, taken over the keys that `mask` allo
             "their share of the sum, so what is left adds up to less than 1. Mask the scores.",
             _weights_times_mask,
             "your rows do not sum to 1",
+        ),
+        Misconception(
+            "masked after the softmax, and divided once more",
+            "Rows that are masked *after* the softmax and divided by their sums are right as long "
+            "as something is left of them. Where a forbidden score is far above the allowed ones, "
+            "their weights are 0 already when the mask comes, and 0 / 0 is NaN, as it is in an "
+            "empty row. Mask the scores.",
+            _divided_once_more,
+            "rows that have lost all of their weight are NaN",
         ),
         Misconception(
             "a finite number in place of −∞",

@@ -103,6 +103,8 @@ if it looks at one key only and $\\ln S$ if it looks at all alike.
   `(S,)`, that is one number.
 - In **nats**: with the natural logarithm.
 - A weight of exactly 0 counts 0, as $p \\ln p \\to 0$; a row that is certain has entropy 0.
+- Compute in the input's precision. To add a small number in the logarithm changes every entropy,
+  and is not accurate enough.
 - Leave `weights` as they are. A NumPy warning on the way costs nothing.""",
     reference=row_entropy,
     properties=(

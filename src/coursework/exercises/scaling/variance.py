@@ -98,7 +98,8 @@ def _vary_as_measurements(asked: Any, values: Any) -> str | None:
     if abs(np.mean(roots) - root) > 6 * error / math.sqrt(len(roots)):
         return (
             "with two pairs it is not, on average, the variance of two numbers about their mean: "
-            "draw n_pairs pairs, no more and no fewer, and divide by n_pairs"
+            "draw n_pairs pairs, no more and no fewer, measure from the mean of their dot "
+            "products, not from 0, and divide by n_pairs"
         )
     # The spread of 300 is known to 6 %: of normal vectors it is 1, of uniform ones half of it.
     if np.std(narrow) < 0.68 * _deviation_of_narrow():
