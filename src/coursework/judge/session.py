@@ -27,7 +27,7 @@ CELL_DEADLINE = 30.0  #: for a cell; it may import a library or train a small mo
 CALL_DEADLINE = 5.0  #: for one call of an answer
 BUDGET = 240.0  #: seconds for all of a submission
 MOST_STARTS = 40  #: workers for one submission; each costs about a tenth of a second
-PORTION = 2**20  #: bytes of arrays after which calls wait for the next frame
+PORTION = 100_000  #: numbers after which calls wait for the next frame
 LONGEST_AXIS, LARGEST_SIZE = 4096, 300_000  #: of what a student's code may ask the judge about
 UNREADABLE = "what your code sent back could not be read"
 START_DEADLINE = 60.0  #: seconds for Python and NumPy to be there, on a machine under load
@@ -294,9 +294,7 @@ def _frames(calls: Sequence[Call]) -> Iterator[list[Call]]:
     size = 0
     for call in calls:
         portion.append(call)
-        size += sum(
-            tensors.numbers(a).nbytes for a in steps.arguments_of(call) if tensors.is_array(a)
-        )
+        size += sum(map(plain.size, steps.arguments_of(call)))
         if size > PORTION:
             yield portion
             portion, size = [], 0

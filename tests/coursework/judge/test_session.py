@@ -78,7 +78,7 @@ def test_a_call_can_be_made_many_times_each_with_generators_of_its_own(
 def test_many_calls_are_answered_in_order_however_long_their_arrays(
     worker: session.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "PORTION", 1000)  # bytes: some go alone, some together
+    monkeypatch.setattr(session, "PORTION", 100)  # some go alone, some together
     defined(worker, "def first_of(x):\n    return x[0]")
     calls = [Call((np.full(size, float(size)),)) for size in (1, 200, 3, 40, 100, 7, 1000, 1)]
     assert [r.value for r in worker.call_all("first_of", calls)] == [c.args[0][0] for c in calls]
