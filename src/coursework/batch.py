@@ -13,8 +13,8 @@ from pathlib import Path
 
 from coursework.chapters import by_slug
 from coursework.classroom import Attempt, Course, checks_sha256
-from coursework.judge import processes
-from coursework.judge.grading import Result, grade
+from coursework.judge import processes, sandbox
+from coursework.judge.grading import Master, Result, grade
 from coursework.judge.submission import Unreadable, find_notebook, sha256
 from coursework.plain import readable
 
@@ -73,7 +73,7 @@ def run(jobs: Sequence[Job], *, workers: int, force: bool = False) -> Iterator[O
 def started(
     jobs: Sequence[Job], *, workers: int, force: bool = False
 ) -> Iterator[Iterator[Outcome]]:
-    """`run`, which has begun when the block begins, and what is left of it ends with the block."""
+    """`run`, for which processes get ready from now on. Nothing is graded until it is asked for."""
     done, todo = divide(jobs, force)
     if not todo:
         yield iter(done)
@@ -81,15 +81,32 @@ def started(
     for slug in {job.slug for job in todo}:
         processes.site(by_slug(slug).number)  # made here, and shared by the processes of the pool
     with ProcessPoolExecutor(max_workers=min(workers, len(todo))) as pool:
-        futures = {pool.submit(grade_job, job): job for job in todo}
+        for _ in range(min(workers, len(todo))):
+            pool.submit(_get_ready, todo[0])
         try:
-            yield chain(done, _as_they_come(futures))
+            yield chain(done, _as_they_come(pool, todo))
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _as_they_come(futures: dict[Future[Outcome], Job]) -> Iterator[Outcome]:
+def _get_ready(job: Job) -> None:
+    """Start what will be needed: loading PyTorch takes longer than grading a submission.
+
+    What fails here will fail again, and be told of, where a submission is graded.
+    """
+    asked = Master.read(Course(job.root).master(job.slug))
+    level = sandbox.choose_level(job.isolation)
+    processes.get_ready(level, asked.chapter.number, torch=asked.needs_torch)
+
+
+def _as_they_come(pool: ProcessPoolExecutor, todo: Sequence[Job]) -> Iterator[Outcome]:
+    futures: dict[Future[Outcome], Job] = {}
     lost: list[Job] = []
+    for job in todo:
+        try:
+            futures[pool.submit(grade_job, job)] = job
+        except BrokenProcessPool:
+            lost.append(job)
     for future in as_completed(futures):
         try:
             yield future.result()

@@ -299,7 +299,7 @@ def test_caches_work_in_every_precision(model, dtype):
         cached = torch.cat([low(ids[:, :7], caches), low(ids[:, 7:], caches)], dim=1)
         plain = low(ids)
     assert cached.dtype == dtype
-    limit = 8 * torch.finfo(dtype).eps * plain.abs().max()
+    limit = 20 * torch.finfo(dtype).eps * plain.abs().max()
     assert (cached - plain).abs().max() <= limit
 
 

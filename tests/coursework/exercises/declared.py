@@ -38,6 +38,17 @@ every_misconception = pytest.mark.parametrize(
         for m in e.misconceptions
     ],
 )
+#: With a second seed where that is cheap.
+every_misconception_by_seed = pytest.mark.parametrize(
+    ("exercise", "misconception", "seed"),
+    [
+        pytest.param(e, m, seed, id=f"{e.id}-{m.name}-{seed}", marks=_marks(e.id) or marks)
+        for e in EXERCISES
+        for m in e.misconceptions
+        for seed, marks in ((1, []), (2, [pytest.mark.slow]))
+        if seed == 1 or not _marks(e.id)
+    ],
+)
 every_right_answer = pytest.mark.parametrize(
     ("id", "answer"),
     [

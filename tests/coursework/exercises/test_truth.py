@@ -23,6 +23,7 @@ from .declared import (
     RIGHT,
     every_exercise,
     every_misconception,
+    every_misconception_by_seed,
     every_right_answer,
     some_seeds,
     verdict_on,
@@ -70,8 +71,7 @@ def test_a_misconception_stands_alone(exercise, misconception):
 # Truth ---------------------------------------------------------------------------------------
 
 
-@some_seeds
-@every_misconception
+@every_misconception_by_seed
 def test_a_misconception_is_rejected_and_named(exercise, misconception, seed):
     for function in (misconception.function, *misconception.also):
         verdict = verdict_on(exercise.id, function, seed)
