@@ -155,7 +155,8 @@ class Session:
     def _calls(self, name: str, calls: Sequence[Call], forbids_fused: bool) -> list[Reply]:
         hosts = [Host() for _ in calls]
         sent = [_plain_call(host.call(call)) for host, call in zip(hosts, calls, strict=True)]
-        return self._ask(["call", name, sent, forbids_fused], CALL_DEADLINE, *hosts)
+        replies = self._ask(["call", name, sent, forbids_fused], CALL_DEADLINE, *hosts)
+        return [_whole(call, r) for call, r in zip(calls, replies, strict=False)]
 
     def _call_in_fork(self, pid: int, name: str, call: Call, forbids_fused: bool) -> Reply:
         """A call whose memory is measured from here, where the worker has no say in it."""
@@ -286,6 +287,12 @@ class Session:
             except wire.BadFrame as bad:
                 frames.put(bad)
                 return
+
+
+def _whole(call: Call, reply: Reply) -> Reply:
+    """A reply; of a call that is made many times it must hold as many values."""
+    is_many = type(reply.value) is list and len(reply.value) == call.times
+    return reply if call.times == 1 or not reply.has_value or is_many else Reply(died=UNREADABLE)
 
 
 def _frames(calls: Sequence[Call]) -> Iterator[list[Call]]:

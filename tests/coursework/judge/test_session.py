@@ -235,6 +235,19 @@ def test_an_endless_loop_that_catches_everything_ends_at_the_deadline(
     assert not worker.alive
 
 
+def test_of_a_call_that_is_made_many_times_a_forged_reply_has_to_hold_as_many_values(
+    strict: session.Session,
+) -> None:
+    defined(
+        strict,
+        "import gc\nfrom coursework.judge import wire\nfrom coursework.judge.worker import Worker\n"
+        "worker = next(o for o in gc.get_objects() if isinstance(o, Worker))\n"
+        "def f(rng, value):\n    for number in range(9):\n"
+        "        wire.write(worker.replies, ['done', number, {'value': value}])\n",
+    )
+    assert strict.call("f", Call((Seed(1), []), times=50)).died == session.UNREADABLE
+
+
 def test_waiting_for_a_processor_is_not_counted_as_work(
     worker: session.Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
