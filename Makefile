@@ -4,6 +4,8 @@
 # One thread each: tests, kernels and builds run side by side, and share the cores better that way.
 export OMP_NUM_THREADS ?= 1
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# Tests start Python hundreds of times: what it has compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 
 # The environment is set up once for each state of the files that say what is in it.

@@ -19,7 +19,7 @@ import numpy as np
 from coursework import plain, tensors
 from coursework.answer import Reply, arrays_of, takes_too_much
 from coursework.compare import compare, compare_steps
-from coursework.exercise import Call, Event, Exercise, Misconception
+from coursework.exercise import Call, Exercise, Misconception
 from coursework.known import is_small, outcome
 from coursework.stubs import Handle
 
@@ -27,11 +27,33 @@ ENOUGH = 3  #: inputs that must tell a misconception from each other one
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What an answer did on one input."""
+class Outcome:
+    """What came of one input: of it, that beside the value which two answers are compared by."""
 
     call: Call
     reply: Reply
+
+    @cached_property
+    def changes(self) -> tuple[int, ...]:
+        return changed(self.call, self.reply)
+
+    @cached_property
+    def takes_too_much(self) -> bool:
+        return takes_too_much(self.call, self.reply)
+
+    @cached_property
+    def events(self) -> list[Any]:
+        """Events as values; which further object was handed back does not matter."""
+        return [
+            (e.stub, e.method, plain.mapped((e.args, e.kwargs), _without_handles), e.gradients)
+            for e in self.reply.events
+        ]
+
+
+@dataclass(frozen=True)
+class Evidence(Outcome):
+    """What an answer did on one input."""
+
     edge: bool = False
     seed: int | None = None  #: of the check whose input it is; None for a probe
 
@@ -76,11 +98,8 @@ class _Answers:
         self.function = function
         self.evidence = evidence
 
-    def __getitem__(self, i: int) -> Reply:
-        return outcome(self.function, self.evidence[i].call)
-
-    def same(self, i: int, reply: Reply) -> bool:
-        return same_outcome(self.exercise, self.evidence[i].call, self[i], reply)
+    def __getitem__(self, i: int) -> Outcome:
+        return _outcome(self.function, self.evidence[i].call)
 
 
 class _Profile:
@@ -93,16 +112,22 @@ class _Profile:
         self.evidence = wrong.evidence
         self.ordinary = [i for i, e in enumerate(self.evidence) if not e.edge]
         self.edges = [i for i, e in enumerate(self.evidence) if e.edge]
+        self._agrees: dict[int, bool] = {}  # on each input this is asked many times
 
     def agrees(self, i: int) -> bool:
         """Whether the answer did on input `i` what the misconception does."""
+        if i not in self._agrees:
+            self._agrees[i] = self._found_to_agree(i)
+        return self._agrees[i]
+
+    def _found_to_agree(self, i: int) -> bool:
         e = self.evidence[i]
         if self.misconception.recognises:
             if not e.reply.has_value:
                 return False
             values = e.reply.value if e.call.times > 1 else [e.reply.value]
             return all(self.misconception.recognises(e.call, value) for value in values)
-        return self.wrong.same(i, e.reply)
+        return same_outcome(self.wrong.exercise, self.wrong[i], e)
 
     def is_faulty(self, i: int) -> bool:
         """Whether the misconception differs from the reference on input `i`."""
@@ -125,7 +150,7 @@ class _Profile:
         return (
             self.agrees(i)
             and self.is_faulty(i)
-            and (reply.has_value or _same_words(reply, self.wrong[i]))
+            and (reply.has_value or _same_words(reply, self.wrong[i].reply))
         )
 
     def explains(self, call: Call) -> bool:
@@ -150,10 +175,21 @@ def _do_the_same(exercise: Exercise, call: Call, one: Any, other: Any) -> bool:
 
 
 def _found_to_do_the_same(exercise: Exercise, call: Call, one: Any, other: Any) -> bool:
-    return same_outcome(exercise, call, outcome(one, call), outcome(other, call))
+    return same_outcome(exercise, _outcome(one, call), _outcome(other, call))
 
 
 _known_to_do_the_same = lru_cache(maxsize=50_000)(_found_to_do_the_same)
+
+
+def _outcome(function: Any, call: Call) -> Outcome:
+    return (_known_outcome if is_small(call) else _found_outcome)(function, call)
+
+
+def _found_outcome(function: Any, call: Call) -> Outcome:
+    return Outcome(call, outcome(function, call))
+
+
+_known_outcome = lru_cache(maxsize=5000)(_found_outcome)
 
 
 def _enough(facts: Iterable[bool]) -> bool:
@@ -161,34 +197,33 @@ def _enough(facts: Iterable[bool]) -> bool:
     return len(list(islice(filter(None, facts), ENOUGH))) == ENOUGH
 
 
-def same_outcome(exercise: Exercise, call: Call, a: Reply, b: Reply) -> bool:
-    """Whether two answers did the same: equal values, or an exception of the same kind."""
+def same_outcome(exercise: Exercise, one: Outcome, other: Outcome) -> bool:
+    """Whether two answers did the same on an input: equal values, or the same kind of exception."""
+    call, a, b = one.call, one.reply, other.reply
     if a.has_value != b.has_value:
         return False
     if a.raised and b.raised:
         return a.raised.kind == b.raised.kind
     if not a.has_value:
         return a.not_plain is not None and a.not_plain == b.not_plain
-    if changed(call, a) != changed(call, b) or takes_too_much(call, a) != takes_too_much(call, b):
+    if one.changes != other.changes or one.takes_too_much != other.takes_too_much:
         return False
-    if call.steps is not None:
-        same = compare_steps(call, a.value, b.value, nan_equals_nan=True) is None
-        return same and not _differ(call, _as_plain(a.events), _as_plain(b.events), ("events",))
     if (a.gradients is None) != (b.gradients is None):
         return False
-    return not (
-        _differ(call, a.value, b.value, exercise.returns, exercise.keeps_dtype)
-        or _differ(call, a.gradients, b.gradients, ("gradients",))
-        or _differ(call, _as_plain(a.events), _as_plain(b.events), ("events",))
-    )
+    if call.steps is not None:
+        differ = compare_steps(call, a.value, b.value, only_whether=True) is not None
+    else:
+        differ = _differ(call, a.value, b.value, exercise.returns, exercise.keeps_dtype)
+    if differ or (a.gradients and _differ(call, a.gradients, b.gradients, ("gradients",))):
+        return False
+    some_events = one.events or other.events
+    return not (some_events and _differ(call, one.events, other.events, ("events",)))
 
 
 def _differ(
     call: Call, one: Any, other: Any, names: tuple[str, ...], keeps_dtype: bool = False
 ) -> bool:
-    difference = compare(
-        call, one, other, names=names, keeps_dtype=keeps_dtype, nan_equals_nan=True
-    )
+    difference = compare(call, one, other, names=names, keeps_dtype=keeps_dtype, only_whether=True)
     return difference is not None
 
 
@@ -214,14 +249,6 @@ def _coarse(value: object) -> object:
         array = tensors.numbers(value)
         return (array.shape, [_coarse(x) for x in array.ravel().tolist()])
     return f"{value + 0.0:.5g}" if isinstance(value, float) else value
-
-
-def _as_plain(events: tuple[Event, ...]) -> list[Any]:
-    """Events as values to compare; which further object was handed back does not matter."""
-    return [
-        (e.stub, e.method, plain.mapped((e.args, e.kwargs), _without_handles), e.gradients)
-        for e in events
-    ]
 
 
 def _without_handles(value: Any) -> Any:

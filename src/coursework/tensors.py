@@ -18,8 +18,8 @@ def loaded() -> Any:
 
 def is_tensor(value: Any) -> bool:
     """Whether a value is exactly a tensor or a parameter of PyTorch, asked by identity."""
-    torch = loaded()
-    return torch is not None and (type(value) is torch.Tensor or type(value) is torch.nn.Parameter)
+    kind, torch = type(value), sys.modules.get("torch")
+    return torch is not None and (kind is torch.Tensor or kind is torch.nn.Parameter)
 
 
 def is_array(value: Any) -> bool:

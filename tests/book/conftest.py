@@ -5,6 +5,7 @@ import re
 import shutil
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,13 @@ def chromium():
 def visit(chromium):
     """Opens an address in a new context, and collects in `page.complaints` what went wrong there:
     errors and warnings of the console, exceptions, requests that failed or went elsewhere."""
+    with visits(chromium) as open_page:
+        yield open_page
+
+
+@contextmanager
+def visits(chromium):
+    """What `visit` gives, for as long as this is open."""
     contexts = []
 
     def open_page(address, *, width=1280, height=900, **settings):
@@ -96,6 +104,19 @@ def visit(chromium):
     yield open_page
     for context in contexts:
         context.close()
+
+
+def violations(page):
+    """What axe-core has to complain of in a page, of any severity."""
+    page.add_script_tag(path=AXE)
+    # Sheets of styles need not be loaded a second time, and what passes need not be told.
+    return page.evaluate(
+        """async () => {
+            const settings = { preload: false, resultTypes: ["violations"] };
+            return (await axe.run(document, settings)).violations.map(({ id, impact, nodes }) =>
+                `${impact} ${id}: ${nodes[0].html.slice(0, 200)} (${nodes.length} in all)`);
+        }"""
+    )
 
 
 def failure(request):

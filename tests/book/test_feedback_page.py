@@ -7,7 +7,7 @@ import pytest
 from coursework import feedback
 from coursework.feedback import Marks
 from coursework.judge.grading import Result
-from tests.book.conftest import AXE
+from tests.book.conftest import violations
 from tests.coursework.test_feedback import ATTEMPT, MARKUP, SLUG
 
 pytestmark = pytest.mark.browser
@@ -43,12 +43,7 @@ def test_it_asks_for_nothing_and_runs_nothing(opened, name):
 def test_axe_finds_nothing_to_complain_of(opened, name, scheme):
     # The page forbids all scripts, which would keep axe out as well.
     page = opened(name, color_scheme=scheme, bypass_csp=True)
-    page.add_script_tag(path=str(AXE))
-    found = page.evaluate(
-        """async () => (await axe.run()).violations.map(({ id, impact, nodes }) =>
-            `${impact} ${id}: ${nodes[0].html.slice(0, 200)} (${nodes.length} in all)`)"""
-    )
-    assert found == []
+    assert violations(page) == []
 
 
 @pytest.mark.parametrize("name", PAGES)

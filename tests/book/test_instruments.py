@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import attend
+from tests.book import conftest
 
 pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "book/_static/instruments"
-AXE = ROOT / "node_modules/axe-core/axe.min.js"
 INSTRUMENTS = (
     "attend-rope",
     "attend-qk-plane",
@@ -26,7 +26,6 @@ INSTRUMENTS = (
     "attend-tiles",
     "attend-tokens",
     "attend-head-gallery",
-    "attend-tiles",
     "attend-depth",
 )
 QUIET_MS = 600  # after which a change is announced, as in instrument.js
@@ -591,10 +590,8 @@ def test_a_flurry_of_changes_is_announced_once_politely_and_in_words(visit, tag)
 
 
 def violations(page):
-    page.add_script_tag(path=AXE)
     page.wait_for_timeout(300)  # colours that are still on their way have no contrast yet
-    found = page.evaluate("() => axe.run(document, { preload: false })")
-    return [(v["id"], [node["html"] for node in v["nodes"]]) for v in found["violations"]]
+    return conftest.violations(page)
 
 
 @pytest.mark.parametrize("settings", [{}, {"theme": "dark"}, {"forced_colors": "active"}, PHONE])

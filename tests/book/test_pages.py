@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.book.conftest import AXE, pages
+from tests.book.conftest import pages, violations, visits
 
 pytestmark = pytest.mark.browser
 
@@ -71,27 +71,30 @@ def test_formulas_are_set_and_read_out_once(visit, site, page):
 @pytest.mark.parametrize("page", [*PAGES, "404"])
 def test_axe_finds_nothing_to_complain_of(visit, site, page, width, scheme):
     opened = visit(f"{site}/{page}.html", width=width, color_scheme=scheme)
-    opened.add_script_tag(path=str(AXE))
-    found = opened.evaluate(
-        """async () => {
-            // Most of a page is boxes within formulas and strokes within figures, which no screen
-            // reader sees and whose colours are tested below. They would take most of the time.
+    # Most of a page is boxes within formulas and strokes within figures, which no screen reader
+    # sees and whose colours are tested below. They would take most of the time.
+    opened.evaluate(
+        """() => {
             for (const inside of document.querySelectorAll(".katex-html, .figure-svg svg")) {
                 inside.replaceChildren();
             }
-            return (await axe.run()).violations.map(({ id, impact, nodes }) =>
-                `${impact} ${id}: ${nodes[0].html.slice(0, 200)} (${nodes.length} in all)`);
         }"""
     )
-    assert found == []
+    assert violations(opened) == []
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("page", [*PAGES, "404"])
-def test_nothing_overflows_at_320_pixels(visit, site, page, scheme):
-    opened = visit(f"{site}/{page}.html", width=320, color_scheme=scheme)
-    opened.evaluate("document.querySelectorAll('details').forEach((fold) => (fold.open = true))")
-    outside = opened.evaluate(
+@pytest.fixture(scope="module", params=[*PAGES, "404"])
+def narrow(request, chromium, site):
+    """Each page once, on a screen of 320 pixels and with all its folds open."""
+    with visits(chromium) as visit:
+        opened = visit(f"{site}/{request.param}.html", width=320)
+        opened.evaluate("document.querySelectorAll('details').forEach((f) => (f.open = true))")
+        opened.wait_for_timeout(200)  # for what is measured after it has been laid out
+        yield opened
+
+
+def test_nothing_overflows_at_320_pixels(narrow):
+    outside = narrow.evaluate(
         """() => {
             const scrolls = (e) => getComputedStyle(e).overflowX !== "visible";
             const boxed = (e) => e && e !== document.body && (scrolls(e) || boxed(e.parentElement));
@@ -103,7 +106,34 @@ def test_nothing_overflows_at_320_pixels(visit, site, page, scheme):
         }"""
     )
     assert outside == []
-    assert opened.evaluate("document.documentElement.scrollWidth") <= 320
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+def test_where_colours_are_forced_nothing_overflows_and_nothing_is_lost(narrow):
+    narrow.emulate_media(forced_colors="active")
+    assert narrow.evaluate("document.documentElement.scrollWidth") <= 320
+    faint = narrow.evaluate(
+        f"""() => {{ {LUMINANCE}
+            const ground = getComputedStyle(document.body).backgroundColor;
+            return [...document.querySelectorAll("article :is(h1, h2, p, li, td, pre, summary)")]
+                .filter((e) => e.checkVisibility() && e.textContent.trim())
+                .filter((e) => contrast(getComputedStyle(e).color, ground) < 4.5)
+                .map((e) => e.outerHTML.slice(0, 120));
+        }}"""
+    )
+    narrow.emulate_media(forced_colors="none")
+    assert faint == []
+
+
+def test_what_scrolls_sideways_can_be_reached_by_the_keyboard(narrow):
+    unreachable = narrow.evaluate(
+        """() => [...document.querySelectorAll(".bd-article *")]
+            .filter((e) => ["auto", "scroll"].includes(getComputedStyle(e).overflowX))
+            .filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0)
+            .filter((e) => e.tabIndex < 0 && !e.querySelector("a, button, [tabindex='0']"))
+            .map((e) => `${e.tagName} ${e.className}`)"""
+    )
+    assert unreachable == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -127,36 +157,6 @@ def test_nothing_overflows_on_paper_and_a_dark_page_is_printed_light(visit, site
     assert ground > 0.9 and ink < 0.1, "paper is white"
     for instrument in opened.locator(".instrument-app").all():
         assert not instrument.is_visible(), "nobody can turn a knob on paper"
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_where_colours_are_forced_nothing_overflows_and_nothing_is_lost(visit, site, page):
-    opened = visit(f"{site}/{page}.html", width=320, forced_colors="active")
-    assert opened.evaluate("document.documentElement.scrollWidth") <= 320
-    faint = opened.evaluate(
-        f"""() => {{ {LUMINANCE}
-            const ground = getComputedStyle(document.body).backgroundColor;
-            return [...document.querySelectorAll("article :is(h1, h2, p, li, td, pre, summary)")]
-                .filter((e) => e.checkVisibility() && e.textContent.trim())
-                .filter((e) => contrast(getComputedStyle(e).color, ground) < 4.5)
-                .map((e) => e.outerHTML.slice(0, 120));
-        }}"""
-    )
-    assert faint == []
-
-
-@pytest.mark.parametrize("page", pages())
-def test_what_scrolls_sideways_can_be_reached_by_the_keyboard(visit, site, page):
-    opened = visit(f"{site}/{page}.html", width=320)
-    opened.wait_for_timeout(200)
-    unreachable = opened.evaluate(
-        """() => [...document.querySelectorAll(".bd-article *")]
-            .filter((e) => ["auto", "scroll"].includes(getComputedStyle(e).overflowX))
-            .filter((e) => e.scrollWidth > e.clientWidth + 1 && e.clientWidth > 0)
-            .filter((e) => e.tabIndex < 0 && !e.querySelector("a, button, [tabindex='0']"))
-            .map((e) => `${e.tagName} ${e.className}`)"""
-    )
-    assert unreachable == []
 
 
 @pytest.mark.parametrize("page", pages())

@@ -7,7 +7,7 @@ import pytest
 from coursework.chapters import by_slug
 from coursework.feedback import template
 from coursework.report import Assignment, Bar, Change, Mistake, Row
-from tests.book.conftest import AXE
+from tests.book.conftest import violations
 
 pytestmark = pytest.mark.browser
 
@@ -54,12 +54,7 @@ def test_it_asks_for_nothing_and_runs_nothing(opened):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_to_complain_of(opened, scheme):
     page = opened(color_scheme=scheme, bypass_csp=True)
-    page.add_script_tag(path=str(AXE))
-    found = page.evaluate(
-        """async () => (await axe.run()).violations.map(({ id, impact, nodes }) =>
-            `${impact} ${id}: ${nodes[0].html.slice(0, 200)} (${nodes.length} in all)`)"""
-    )
-    assert found == []
+    assert violations(page) == []
 
 
 def test_nothing_is_wider_than_a_phone(opened):

@@ -131,7 +131,7 @@ def test_nan_and_infinity_are_not_near_anything_else() -> None:
     assert kind_of(np.array([np.inf]), np.array([np.inf])) is None
     assert kind_of(np.array([np.inf]), np.array([1e300])) == "value"
     assert kind_of(np.array([np.nan]), np.array([np.nan])) == "value"
-    assert kind_of(np.array([np.nan]), np.array([np.nan]), nan_equals_nan=True) is None
+    assert kind_of(np.array([np.nan]), np.array([np.nan]), only_whether=True) is None
 
 
 def test_plain_values_are_compared_all_the_way_down() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -26,9 +26,9 @@ def judged(exercise, answer):
 
 @pytest.fixture
 def short_deadline(monkeypatch):
-    """An endless loop costs a test half a second."""
+    """An endless loop costs a test a tenth of a second."""
     module = importlib.import_module("coursework.evaluate")
-    monkeypatch.setattr(module, "LocalAnswer", partial(LocalAnswer, deadline=0.5))
+    monkeypatch.setattr(module, "LocalAnswer", partial(LocalAnswer, deadline=0.1))
 
 
 class AlwaysEqual:
@@ -94,6 +94,7 @@ def test_nonsense_is_a_failed_verdict(exercise, value):
     assert verdict.misconception in {None, *_constant_misconceptions(exercise)}
 
 
+@cache  # the source of a class takes a second to find
 def _constant_misconceptions(exercise):
     """Misconceptions that give one constant whatever is asked, as nonsense does."""
     return [

@@ -16,7 +16,7 @@ import pytest
 
 from coursework import evaluate
 from coursework.answer import run_here
-from coursework.diagnose import same_outcome
+from coursework.diagnose import Outcome, same_outcome
 from coursework.known import inputs, outcome
 
 from .declared import (
@@ -139,7 +139,11 @@ def _is_just(exercise, third, mix):
     calls = [call for p in exercise.properties for call in inputs(p.calls, 7)]
     with np.errstate(all="ignore"):
         return all(
-            same_outcome(exercise, call, run_here(mix, call), outcome(third.function, call))
+            same_outcome(
+                exercise,
+                Outcome(call, run_here(mix, call)),
+                Outcome(call, outcome(third.function, call)),
+            )
             for call in calls
         )
 
