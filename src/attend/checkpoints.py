@@ -119,19 +119,24 @@ def load_folder(folder: str | os.PathLike) -> Transformer:
 
     Raises:
         FileNotFoundError: one of the two is missing.
-        ValueError: the model is of another family, uses something that ours does not have, or its
-            weights do not fit.
+        ValueError: a file is damaged, the model is of another family or uses something that ours
+            does not have, or its weights do not fit.
     """
     folder = Path(folder)
     for name in ("config.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} has no {name}")
-    theirs = json.loads((folder / "config.json").read_text("utf-8"))
+    theirs = read_settings(folder / "config.json")
     family = theirs.get("model_type")
     if family not in FAMILIES:
         raise ValueError(f"{folder} holds a {family!r}: only {', '.join(FAMILIES)} can be read")
     config_of, weights_of = FAMILIES[family]
-    config = config_of(theirs)
+    try:
+        config = config_of(theirs)
+    except KeyError as error:
+        raise ValueError(f"{folder / 'config.json'} says nothing of {error.args[0]}") from error
+    except TypeError as error:  # a text where a number should be
+        raise ValueError(f"{folder / 'config.json'} has a wrong setting: {error}") from error
     given = Once(read_safetensors(folder / "model.safetensors"), str(folder))
     try:
         weights = weights_of(given, config)
@@ -140,6 +145,21 @@ def load_folder(folder: str | os.PathLike) -> Transformer:
     if given.unused():
         raise ValueError(f"{folder} has {given.unused()[0]}, for which the model has no place")
     return build(config, weights, str(folder))
+
+
+def read_settings(path: str | os.PathLike) -> dict:
+    """The settings in a JSON file.
+
+    Raises:
+        ValueError: there are none in it.
+    """
+    try:
+        settings = json.loads(Path(path).read_text("utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(settings, dict):
+        raise ValueError(f"{path} is damaged: it holds a {type(settings).__name__}, no settings")
+    return settings
 
 
 def read_safetensors(path: str | os.PathLike) -> dict[str, Tensor]:

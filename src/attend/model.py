@@ -147,12 +147,22 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
 
+#: What the settings of a config may be, by the type that is written there.
+KINDS = {
+    "int": (lambda x: type(x) is int and x > 0, "a whole number above 0"),
+    "float": (lambda x: type(x) in (int, float) and 0 < x < math.inf, "a number above 0"),
+    "bool": (lambda x: type(x) is bool, "True or False"),
+    "Callable": (callable, "a function of a tensor"),
+}
+
+
 @dataclass(frozen=True)
 class Config:
     """The sizes that every model has.
 
     Raises:
-        ValueError: a size is not a whole number above 0, or heads do not divide.
+        ValueError: a size is not a whole number above 0, another setting is of the wrong kind, or
+            heads do not divide.
     """
 
     vocab: int
@@ -164,9 +174,9 @@ class Config:
 
     def __post_init__(self):
         for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int" and (type(value) is not int or value < 1):
-                raise ValueError(f"{field.name} is {value!r}: it must be a whole number above 0")
+            value, (fits, wanted) = getattr(self, field.name), KINDS[field.type]
+            if not fits(value):
+                raise ValueError(f"{field.name} is {value!r}: it must be {wanted}")
         if self.d_model % self.n_heads:
             raise ValueError(
                 f"n_heads = {self.n_heads} must divide d_model = {self.d_model}, so that every "

@@ -37,11 +37,15 @@ from attend.checkpoints import (
     model_parameters,
     read_gguf,
     read_safetensors,
+    read_settings,
 )
 from attend.model import BertConfig, LlamaConfig, Transformer
 from attend.sampling import generate
 from attend.tokenizer import DIGIT_PATTERN, GPT2_PATTERN, Tokenizer, symbol_bytes
 from attend.wordpiece import WordPiece
+
+#: Of a model that was fetched and converted, beside the manifest with their checksums.
+FILES = {"config.json", "model.safetensors", "vocabulary.json"}
 
 
 class Pretrained(NamedTuple):
@@ -74,7 +78,7 @@ def is_fetched(name: str) -> bool:
 
 
 def fetch(names: Iterable[str] | None = None, say: Callable[[str], None] = print) -> list[Path]:
-    """Brings published models onto this machine; those that are there stay.
+    """Brings published models onto this machine; those that are there, and whole, stay.
 
     Args:
         names: of models; None means all.
@@ -90,7 +94,10 @@ def fetch(names: Iterable[str] | None = None, say: Callable[[str], None] = print
     folders = []
     for name in PUBLISHED if names is None else names:
         folder = cache_folder() / _known(name)
-        if is_fetched(name):
+        damaged = _damaged(folder) if is_fetched(name) else None
+        if damaged:
+            say(f"{damaged} is missing or damaged: fetched again")
+        if is_fetched(name) and not damaged:
             say(f"{name} is there: {folder}")
         else:
             _fetch_one(name, folder, say)
@@ -168,12 +175,8 @@ def load(name: str) -> Pretrained:
         raise FileNotFoundError(
             f"{name} is not on this machine (looked in {folder}): run `course fetch-models`"
         )
-    for file, checksum in json.loads((folder / "manifest.json").read_text("utf-8")).items():
-        if not (folder / file).is_file() or _sha256(folder / file) != checksum:
-            raise RuntimeError(
-                f"{folder / file} is missing or damaged: delete {folder} and run "
-                "`course fetch-models`"
-            )
+    if damaged := _damaged(folder):
+        raise RuntimeError(f"{damaged} is missing or damaged: run `course fetch-models`")
     settings = json.loads((folder / "config.json").read_text("utf-8"))
     vocabulary = json.loads((folder / "vocabulary.json").read_text("utf-8"))
     weights = read_safetensors(folder / "model.safetensors")
@@ -182,6 +185,19 @@ def load(name: str) -> Pretrained:
     else:
         config, tokenizer = LlamaConfig(**settings), _byte_level(vocabulary)
     return Pretrained(build(config, weights, str(folder)).requires_grad_(False), tokenizer)
+
+
+def _damaged(folder: Path) -> Path | None:
+    """A file of a fetched model that is not as it was written, if there is one."""
+    manifest = folder / "manifest.json"
+    try:
+        sums = read_settings(manifest)
+    except ValueError:
+        return manifest
+    if sums.keys() != FILES:
+        return manifest
+    files = ((folder / name, checksum) for name, checksum in sums.items())
+    return next((f for f, checksum in files if not f.is_file() or _sha256(f) != checksum), None)
 
 
 def _known(name: str) -> str:

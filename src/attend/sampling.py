@@ -37,12 +37,13 @@ def next_token_distribution(
         (..., V), each row sums to 1.
 
     Raises:
-        ValueError: a negative temperature, top_k below 1, or top_p not above 0.
+        ValueError: a negative temperature, a top_k that is no whole number above 0, or a top_p
+            that is not.
     """
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}: it must be 0 or above")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k is {top_k}: at least one token must stay")
+    if top_k is not None and not (top_k >= 1 and top_k % 1 == 0):
+        raise ValueError(f"top_k is {top_k}: it must be a whole number, and one token must stay")
     if top_p is not None and not top_p > 0:
         raise ValueError(f"top_p is {top_p}: it must be above 0")
     if temperature == 0:

@@ -182,15 +182,19 @@ def train(
         losses in nats per token.
 
     Raises:
-        ValueError: a text is too short, or the checkpoint is of another recipe or model.
+        ValueError: a text is too short, or the checkpoint is damaged or of another recipe or model.
+        OSError: the checkpoint cannot be written; said before the first step.
     """
     recipe = Recipe() if recipe is None else recipe
     optimizer = adamw(model, recipe.weight_decay)
     generator = torch.Generator().manual_seed(recipe.seed)
     history, first = History([], []), 0
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and path.exists():
-        first = _resume(path, model, optimizer, generator, history, recipe)
+    if path is not None:
+        _beside(path).touch()  # better known now than at the first evaluation
+        _beside(path).unlink()
+        if path.exists():
+            first = _resume(path, model, optimizer, generator, history, recipe)
     with _bar(recipe, first, progress) as show:
         for step in range(first, recipe.steps):
             batch = sample_windows(ids, recipe.context, recipe.batch, generator)
@@ -221,7 +225,6 @@ def _step(
 
 def _save(path: Path, model, optimizer, generator, history: History, recipe: Recipe) -> None:
     """Written beside its place and then moved there, so that the file is always a whole one."""
-    beside = path.with_name(path.name + ".part")
     torch.save(
         {
             "recipe": asdict(recipe),
@@ -231,14 +234,24 @@ def _save(path: Path, model, optimizer, generator, history: History, recipe: Rec
             "losses": history.losses,
             "evaluations": history.evaluations,
         },
-        beside,
+        _beside(path),
     )
-    os.replace(beside, path)
+    os.replace(_beside(path), path)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(path.name + ".part")
 
 
 def _resume(path: Path, model, optimizer, generator, history: History, recipe: Recipe) -> int:
     """Brings everything to where the checkpoint was written, and gives the next step."""
-    state = torch.load(path, weights_only=True)
+    try:
+        state = torch.load(path, weights_only=True)
+        state["recipe"]
+    except Exception as error:  # which one depends on where the file was cut
+        raise ValueError(
+            f"{path} is no whole checkpoint: delete it to start anew, or name another file"
+        ) from error
     if state["recipe"] != asdict(recipe):
         changed = [name for name, value in asdict(recipe).items() if state["recipe"][name] != value]
         raise ValueError(

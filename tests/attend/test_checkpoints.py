@@ -220,6 +220,23 @@ def test_missing_and_damaged_files_are_named(folders, tmp_path):
         attend.load_folder(folder)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", r"config\.json is damaged"),
+        ("[]", r"config\.json is damaged: it holds a list"),
+        ('{"model_type": "llama"}', r"config\.json says nothing of num_attention_heads"),
+        (None, r"config\.json has a wrong setting"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_named_with_their_file(folders, tmp_path, content, words):
+    folder = changed(folders["llama"][1], tmp_path, config=lambda c: c.update(hidden_size="64"))
+    if content is not None:
+        (folder / "config.json").write_text(content, "utf-8")
+    with pytest.raises(ValueError, match=words):
+        attend.load_folder(folder)
+
+
 def test_a_tensor_is_taken_once():
     given = Once({"a": torch.zeros(1), "b": torch.zeros(1)}, "a file")
     assert given["a"].shape == (1,) and given.unused() == ["b"] and len(given) == 2

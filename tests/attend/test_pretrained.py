@@ -112,7 +112,18 @@ def test_a_damaged_model_is_never_half_loaded(shop, file, damage):
         path.write_bytes(content[:-10])
     elif damage == "one bit":
         path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
-    with pytest.raises(RuntimeError, match=f"{file} is missing or damaged: delete"):
+    with pytest.raises(RuntimeError, match=f"{file} is missing or damaged: run"):
+        attend.load("smollm2-135m")
+    attend.fetch(say=quiet)
+    assert shop["downloads"] == 2, "what is damaged is fetched again"
+    attend.load("smollm2-135m")
+
+
+@pytest.mark.parametrize("manifest", ["", "{}", "[]"])
+def test_without_checksums_nothing_is_loaded(shop, manifest):
+    (folder,) = attend.fetch(say=quiet)
+    (folder / "manifest.json").write_text(manifest, "utf-8")
+    with pytest.raises(RuntimeError, match=r"manifest\.json is missing or damaged"):
         attend.load("smollm2-135m")
 
 

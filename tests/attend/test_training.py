@@ -226,6 +226,24 @@ def test_a_checkpoint_of_something_else_is_refused(tmp_path):
         attend.train(attend.gpt(wider), *text(), RECIPE, checkpoint=path, progress=False)
 
 
+@pytest.mark.parametrize("damage", [b"", b"PK", None])
+def test_a_damaged_checkpoint_is_refused_in_a_sentence(tmp_path, damage):
+    path = tmp_path / "model.pt"
+    attend.train(fresh(), *text(), RECIPE, checkpoint=path, progress=False)
+    path.write_bytes(path.read_bytes()[:-200] if damage is None else damage)
+    with pytest.raises(ValueError, match="no whole checkpoint: delete it"):
+        attend.train(fresh(), *text(), RECIPE, checkpoint=path, progress=False)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_refused_before_the_first_step(tmp_path):
+    model = fresh()
+    before = [p.clone() for p in model.parameters()]
+    with pytest.raises(OSError):
+        path = tmp_path / "nowhere" / "model.pt"
+        attend.train(model, *text(), RECIPE, checkpoint=path, progress=False)
+    assert all(map(torch.equal, before, model.parameters()))
+
+
 def test_training_leaves_the_global_random_numbers_alone():
     model = fresh()
     state = torch.get_rng_state()
