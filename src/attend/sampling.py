@@ -37,8 +37,8 @@ def next_token_distribution(
         (..., V), each row sums to 1.
 
     Raises:
-        ValueError: a negative temperature, a top_k that is no whole number above 0, or a top_p
-            that is not.
+        ValueError: a negative temperature, a top_k below 1 or between whole numbers, or a top_p
+            not above 0.
     """
     if not temperature >= 0:
         raise ValueError(f"temperature is {temperature}: it must be 0 or above")

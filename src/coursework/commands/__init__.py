@@ -21,6 +21,7 @@ app = typer.Typer(
     help="Work with the course on attention: check your answers, grade a class, build the book.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # which sets paragraphs anew at any width
     add_completion=False,
 )
 for part in (student, classes, grading, feedback, authoring, book, models, doctor):

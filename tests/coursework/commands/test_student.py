@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -71,6 +72,24 @@ def test_check_all_has_a_line_for_each_chapter(
     (mine,) = [one for one in lines if one.startswith("04 ")]
     assert "5 of 6" in mine
     assert run(tmp_path, "check", SLUG, "--all").code == 2
+
+
+def test_check_all_names_what_cannot_be_checked_and_goes_on(
+    run: Run, tmp_path: Path, notebook: Notebook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbformat.write(notebook(**RIGHT), tmp_path / f"{SLUG}.ipynb")
+    (tmp_path / "05-masking.ipynb").write_text('{"cells": [')
+    exercises = sys.modules["coursework.exercises"]
+    find = exercises.find_spec
+    monkeypatch.setattr(
+        exercises, "find_spec", lambda name: None if name == "torch" else find(name)
+    )
+    ran = run(tmp_path, "check", "--all")
+    lines = {line[:2]: line for line in ran.out.splitlines()}
+    assert "5 of 6" in lines["04"]
+    assert "cut off or damaged" in re.sub(r"\s+", " ", ran.out)
+    assert "needs PyTorch: pip install torch" in lines["07"]
+    assert "07-block" in run(tmp_path, "check", "00-why-attention").err
 
 
 def test_submit_makes_the_file_and_says_what_it_holds(
