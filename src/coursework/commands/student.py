@@ -41,7 +41,7 @@ def check(
     hint: Annotated[
         str | None, typer.Option(help="Give the hints to this exercise.", metavar="EXERCISE")
     ] = None,
-    level: Annotated[int, typer.Option(help="How far the hint may go.", min=1, max=3)] = 1,
+    level: Annotated[int, typer.Option(help="How far the hint may go: 1, 2 or 3.")] = 1,
     everything: Annotated[
         bool, typer.Option("--all", help="A line for each chapter of the book: how far am I?")
     ] = False,
@@ -223,6 +223,8 @@ def _chapter_of(path: Path) -> Chapter:
 
 
 def _hint(what: str | None, name: str, level: int) -> None:
+    if level not in (1, 2, 3):
+        raise CourseError(f"--level is {level}: each exercise has hints of level 1, 2 and 3")
     exercise = _exercise(what, name)
     for number, text in enumerate(exercise.hints[:level], 1):
         out.print(Text(f"Hint {number} of 3: {text}"))

@@ -177,6 +177,10 @@ class TestCheck:
     def test_a_hint_to_no_exercise(self, run: Run, tmp_path: Path) -> None:
         refused(run(tmp_path, "check", SLUG, "--hint", "row_entrpy"), "row_entrpy", "row_entropy")
 
+    def test_a_hint_of_no_level(self, run: Run, tmp_path: Path) -> None:
+        ran = run(tmp_path, "check", SLUG, "--hint", "row_entropy", "--level", "4")
+        refused(ran, "--level is 4", "1, 2 and 3")
+
     def test_a_hint_to_an_exercise_that_several_chapters_have(
         self, run: Run, tmp_path: Path
     ) -> None:
