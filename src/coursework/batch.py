@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coursework.chapters import by_slug
 from coursework.classroom import Attempt, Course, checks_sha256
+from coursework.errors import CourseError
 from coursework.judge import processes, sandbox
 from coursework.judge.grading import Master, Result, grade
 from coursework.judge.submission import Unreadable, find_notebook, sha256
@@ -80,9 +81,8 @@ def started(
         return
     for slug in {job.slug for job in todo}:
         processes.site(by_slug(slug).number)  # made here, and shared by the processes of the pool
+    _get_ready(todo[0])
     with ProcessPoolExecutor(max_workers=min(workers, len(todo))) as pool:
-        for _ in range(min(workers, len(todo))):
-            pool.submit(_get_ready, todo[0])
         try:
             yield chain(done, _as_they_come(pool, todo))
         finally:
@@ -94,9 +94,10 @@ def _get_ready(job: Job) -> None:
 
     What fails here will fail again, and be told of, where a submission is graded.
     """
-    asked = Master.read(Course(job.root).master(job.slug))
-    level = sandbox.choose_level(job.isolation)
-    processes.get_ready(level, asked.chapter.number, torch=asked.needs_torch)
+    with suppress(CourseError, OSError, ValueError):
+        asked = Master.read(Course(job.root).master(job.slug))
+        level = sandbox.choose_level(job.isolation)
+        processes.get_ready(level, asked.chapter.number, torch=asked.needs_torch)
 
 
 def _as_they_come(pool: ProcessPoolExecutor, todo: Sequence[Job]) -> Iterator[Outcome]:

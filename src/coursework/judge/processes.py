@@ -1,7 +1,7 @@
 """Worker processes as the judge holds them: two pipes, a way to end them, and how they ended.
 
 Under strict isolation they are forked by a warm parent (see `warm`), of which there is one for each
-chapter and each process of the judge. Elsewhere each is a Python of its own.
+chapter; processes of the judge that were forked share it. Elsewhere each is a Python of its own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -89,30 +90,51 @@ class ColdWorker:
 class WarmParent:
     """The judge's end of a warm parent."""
 
-    def __init__(self, site: sandbox.Site, imports: Sequence[str]) -> None:
-        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
-        self._control, theirs = socket.socketpair()
+    def __init__(self, control: socket.socket, pid: int, complaints: BinaryIO) -> None:
+        self._control = control
+        self._control.settimeout(_START_DEADLINE)
+        self._pid = pid
+        self._complaints = complaints
+        self._is_ready = False
+
+    @classmethod
+    def start(cls, site: sandbox.Site, imports: Sequence[str]) -> WarmParent:
+        """A new one. It is not waited for: that is done when it is first needed."""
+        complaints = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        ours, theirs = socket.socketpair()
         with theirs:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 sandbox.command(
                     site, "coursework.judge.warm", ",".join(imports), *sandbox.installations()
                 ),
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=self._complaints,
+                stderr=complaints,
                 env=sandbox.environment("strict", site),
                 cwd="/",
                 start_new_session=True,
             )
-        self._control.settimeout(_START_DEADLINE)
-        self._receive(1)
+        _started[process.pid] = os.getpid(), process
+        return cls(ours, process.pid, complaints)
+
+    def joined(self) -> WarmParent:
+        """Another line to it, for a process of the judge to have for itself."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            socket.send_fds(self._control, [warm.JOIN + bytes(4)], [theirs.fileno()])
+        return WarmParent(ours, self._pid, self._complaints)
 
     @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        """Whether it has not hung up."""
+        has_something, _, _ = select.select([self._control], [], [], 0)
+        return not has_something or self._control.recv(1, socket.MSG_PEEK) != b""
 
     def fork(self) -> WarmWorker:
         """A new worker."""
+        if not self._is_ready:
+            self._receive(len(warm.READY))
+            self._is_ready = True
         ours, theirs = socket.socketpair()
         with theirs:
             message = warm.FORK + bytes(4)
@@ -127,8 +149,8 @@ class WarmParent:
 
     def find(self, keeper: int) -> int | None:
         """A keeper's number here, which it has inside the sandbox as `keeper`."""
-        inside = memory.children_of(self._process.pid)
-        depth = len(memory.numbers_of(self._process.pid)) + 1
+        inside = memory.children_of(self._pid)
+        depth = len(memory.numbers_of(self._pid)) + 1
         while inside:
             pid = inside.pop()
             numbers = memory.numbers_of(pid)
@@ -141,12 +163,14 @@ class WarmParent:
         return _read(self._complaints)
 
     def close(self) -> None:
-        """End it, and with it all its workers."""
+        """Hang up; if this process has started it, end it, and with it all its workers."""
         self._control.close()
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        self._complaints.close()
+        judge, process = _started.get(self._pid, (None, None))
+        if process is not None and judge == os.getpid():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._pid, signal.SIGKILL)
+            process.wait()
+            del _started[self._pid]
 
     def _receive(self, size: int) -> int:
         try:
@@ -206,7 +230,9 @@ def seconds_of_work(pid: int | None) -> float | None:
 
 
 _sites: dict[int, sandbox.Site] = {}
-_parents: dict[tuple[int, int, bool], WarmParent] = {}
+_parents: dict[tuple[int, int, bool], WarmParent] = {}  #: by process, chapter, and with PyTorch
+#: Warm parents that are running, by their number: who has started them, and the process.
+_started: dict[int, tuple[int, subprocess.Popen[bytes]]] = {}
 
 
 def start(level: str, chapter: int, *, torch: bool = False) -> WorkerProcess:
@@ -215,7 +241,7 @@ def start(level: str, chapter: int, *, torch: bool = False) -> WorkerProcess:
 
 
 def get_ready(level: str, chapter: int, *, torch: bool = False) -> None:
-    """Have what `start` needs, so that the first worker starts as fast as the next."""
+    """Begin to make what `start` will need, here and in processes that this one will fork."""
     if level == "strict":
         _parent(chapter, torch)
 
@@ -231,13 +257,17 @@ def site(chapter: int) -> sandbox.Site:
 
 
 def _parent(chapter: int, torch: bool) -> WarmParent:
-    """This process's warm parent for a chapter. One that was inherited by a fork is not ours."""
+    """The warm parent for a chapter: this process's own, or that of the process that forked it."""
     key = (os.getpid(), chapter, torch)
     if key in _parents and not _parents[key].alive:
         _parents.pop(key).close()
     if key not in _parents:
-        imports = ["numpy", "torch"] if torch else ["numpy"]
-        _parents[key] = WarmParent(site(chapter), imports)
+        inherited = _parents.get((os.getppid(), chapter, torch))
+        if inherited is not None and inherited.alive:
+            _parents[key] = inherited.joined()
+        else:
+            imports = ["numpy", "torch"] if torch else ["numpy"]
+            _parents[key] = WarmParent.start(site(chapter), imports)
     return _parents[key]
 
 

@@ -7,7 +7,9 @@ its own user, so that it can neither see nor touch this process or another worke
     warm parent ─ keeper ─ init of the worker's process namespace ─ worker
 
 The judge speaks to this process over a socket: `fork`, with one end of the worker's pipe attached;
-`kill`; `wait`. When the judge is gone, so is everything here.
+`kill`; `wait`; and `join`, with one end of a socket for another process of the judge, which is
+served by a fork of this one: what was imported is there at once. When the judge is gone, so is
+everything here.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from coursework.judge import namespaces, worker
 PRIVATE_FOLDERS = (("/tmp", 64), ("/home/student", 64), ("/dev/shm", 16))  #: and their megabytes
 PATIENCE = 5.0  #: seconds to wait for a worker that is about to end
 
-FORK, KILL, WAIT = b"f", b"k", b"w"
+READY = b"!"  #: said first on each socket
+FORK, KILL, WAIT, JOIN = b"f", b"k", b"w", b"j"
 _NUMBER = 4  #: bytes of a number in a message
 
 
@@ -43,12 +46,21 @@ def main() -> None:
     # The workers' collections of garbage pass over all that is there by now: they would copy it.
     gc.collect()
     gc.freeze()
-    control = socket.socket(fileno=os.dup(0))
-    control.sendall(b"!")
+    _serve(socket.socket(fileno=os.dup(0)))
+
+
+def _serve(control: socket.socket) -> int:
+    """Do what one process of the judge asks, until it leaves."""
+    control.sendall(READY)
     while True:
         message, descriptors, _, _ = socket.recv_fds(control, 1 + _NUMBER, 1)
         if not message:
-            return
+            return 0
+        if message[:1] == JOIN:
+            (line,) = descriptors
+            _fork(lambda line=line: _serve_another(line, control))
+            os.close(line)
+            continue
         if message[:1] == FORK:
             (pipe,) = descriptors
             answer = _fork(lambda pipe=pipe: _keep(pipe, control))
@@ -69,6 +81,12 @@ def _fork(child: Callable[[], int]) -> int:
         code = child()
     finally:
         os._exit(code)
+
+
+def _serve_another(line: int, control: socket.socket) -> int:
+    control.close()
+    namespaces.die_with_parent()
+    return _serve(socket.socket(fileno=line))
 
 
 def _keep(pipe: int, control: socket.socket) -> int:
