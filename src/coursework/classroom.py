@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -146,18 +147,25 @@ class Attempt:
         return mine == (submission, master, checks) and self.result.status != "error"
 
 
-def write_aside(path: Path, text: str) -> None:
-    """Write a file so that it is never seen half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write_aside(path: Path, content: str | bytes) -> None:
+    """Write a file so that it is never seen half written. Text is UTF-8.
+
+    Raises:
+        OSError: the system refuses; the error names the file that was meant.
+    """
     aside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with aside.open("w", encoding="utf-8") as file:
-            file.write(text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with aside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def checks_sha256() -> str:

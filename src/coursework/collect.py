@@ -3,7 +3,8 @@
 Canvas, Moodle, Gradescope and nbgrader's exchange each have a way of their own to say whose file is
 whose. Here each becomes a `Found`; the newest of a student's is laid into
 `classroom/submitted/STUDENT/SLUG/`, older ones into `classroom/earlier/`, and what belongs to
-nobody known into `classroom/unmatched/`. Nothing is dropped.
+nobody known into `classroom/unmatched/`. Nothing is dropped, and work that has been replaced does
+not come back when an old download is collected again.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from __future__ import annotations
 import re
 import shutil
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from coursework.classroom import Course
+from coursework.chapters import by_slug
+from coursework.classroom import Course, write_aside
 from coursework.errors import CourseError
+from coursework.judge.grading import other_chapter
+from coursework.judge.submission import Unreadable, cells_in
 from coursework.roster import Roster, is_safe
 
 LARGEST = 200 * 2**20  #: bytes of one file that is taken in
@@ -64,13 +68,23 @@ class Collected:
 
     laid: list[str] = field(default_factory=list)  #: students with new work
     unchanged: list[str] = field(default_factory=list)
+    older: list[str] = field(default_factory=list)  #: students whose newer work was there already
     earlier: int = 0  #: attempts kept beside
     late: list[str] = field(default_factory=list)  #: students whose file the platform calls late
+    misfiled: list[str] = field(default_factory=list)  #: notebooks of another chapter
     unmatched: list[str] = field(default_factory=list)  #: files of nobody known, or no notebooks
-    missing: list[str] = field(default_factory=list)  #: in the roster, and nothing came
+    missing: list[str] = field(default_factory=list)  #: in the roster, with nothing to grade
+    timeless: list[str] = field(default_factory=list)  #: students whose time is not known
+    timed: int = 0  #: students whose time is
 
 
-def collect(course: Course, slug: str, source: Path, roster: Roster | None) -> Collected:
+def collect(
+    course: Course,
+    slug: str,
+    source: Path,
+    roster: Roster | None,
+    times: Mapping[str, datetime] | None = None,
+) -> Collected:
     """Bring a download to where it is graded.
 
     Args:
@@ -78,28 +92,59 @@ def collect(course: Course, slug: str, source: Path, roster: Roster | None) -> C
         slug: the assignment.
         source: a zip file or a folder.
         roster: who is in the class. None: everybody is called what the platform calls them.
+        times: when students handed in, where the download does not say it (`times.read`).
 
     Raises:
-        CourseError: there is no such file or folder, it is damaged, or nothing is in it.
+        CourseError: there is no such file or folder, it is damaged, it holds no notebook, or only
+            those of another chapter. Nothing was changed.
     """
     files = list(found(source, slug))
-    if not files:
-        raise CourseError(f"{source} holds no file")
+    if not any(one.is_notebook for one in files):
+        what = "no notebook (a file ending in .ipynb)" if files else "no file"
+        raise CourseError(f"{source} holds {what}, so that there is nothing to collect")
+    others = _of_other_chapters(files, slug, source)
     collected = Collected()
     everybody: dict[str, list[Found]] = {}
     for one in files:
         student = _student(one, roster)
-        if student is None or not one.is_notebook:
-            collected.unmatched.append(one.path)
-            _write(course.classroom / "unmatched" / slug / _inside(one.path), one.content)
-        else:
+        if one.is_notebook and student and one.path not in others:
             everybody.setdefault(student, []).append(one)
+            continue
+        (collected.misfiled if one.path in others else collected.unmatched).append(one.path)
+        write_aside(course.classroom / "unmatched" / slug / _inside(one.path), one.content)
     for student, attempts in sorted(everybody.items()):
         _lay(course, slug, student, sorted(attempts, key=_age), collected)
+    _note_times(course, slug, times or {}, collected)
     if roster:
         there = {*everybody, *course.submissions(slug)}
         collected.missing = sorted(p.student_id for p in roster.people if p.student_id not in there)
     return collected
+
+
+def _of_other_chapters(files: Iterable[Found], slug: str, source: Path) -> set[str]:
+    """Paths of notebooks that belong to another chapter than the one that is collected.
+
+    Raises:
+        CourseError: some do, and none belongs to this one: it is the wrong download.
+    """
+    others, ours = {}, 0
+    for one in files:
+        try:
+            cells, _ = cells_in(one.content) if one.is_notebook else ([], [])
+        except Unreadable:
+            continue  # grading will say what it is
+        number = other_chapter(cells, by_slug(slug))
+        if number:
+            others[one.path] = number
+        else:
+            ours += any(cell.exercise for cell in cells)
+    if others and not ours:
+        numbers = " and ".join(sorted(set(others.values())))
+        raise CourseError(
+            f"{source} holds notebooks of chapter {numbers} and none of {slug}: is it the download "
+            "of another assignment?"
+        )
+    return set(others)
 
 
 def _student(one: Found, roster: Roster | None) -> str | None:
@@ -119,25 +164,30 @@ def _age(one: Found) -> tuple[datetime, tuple[int, int]]:
 def _lay(
     course: Course, slug: str, student: str, attempts: list[Found], collected: Collected
 ) -> None:
+    """Lay the newest attempt where it is graded, and what it replaces beside."""
     folder = course.classroom / "submitted" / student / slug
-    *earlier, last = attempts
+    beside = course.classroom / "earlier" / student / slug
+    last = attempts[-1]
     if last.late:
         collected.late.append(student)
     if _same(folder, last.content):
         collected.unchanged.append(student)
         return
-    if any(folder.glob("*.ipynb")):
-        older = course.classroom / "earlier" / student / slug
-        shutil.move(folder, older / _next(older))
+    kept = {p.read_bytes() for p in beside.rglob("*.ipynb")}
+    there = list(folder.glob("*.ipynb"))
+    if there and _is_older(last, _time_in(folder), kept):
+        collected.older.append(student)
+        _keep(attempts, beside, slug, kept, collected)
+        return
+    if there:
+        kept |= {p.read_bytes() for p in there}
+        beside.mkdir(parents=True, exist_ok=True)
+        shutil.move(folder, beside / _next(beside))
         collected.earlier += 1
-    for one in earlier:
-        older = course.classroom / "earlier" / student / slug
-        _write(older / _next(older) / f"{slug}.ipynb", one.content)
-        collected.earlier += 1
-    _write(folder / f"{slug}.ipynb", last.content)
+    _keep(attempts[:-1], beside, slug, kept | {last.content}, collected)
+    write_aside(folder / f"{slug}.ipynb", last.content)
     if last.time:
-        text = f"{last.time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC\n"
-        _write(folder / "timestamp.txt", text.encode())
+        _note_time(folder, last.time)
     collected.laid.append(student)
 
 
@@ -146,16 +196,54 @@ def _same(folder: Path, content: bytes) -> bool:
     return len(there) == 1 and there[0].read_bytes() == content
 
 
+def _is_older(one: Found, current: datetime | None, kept: set[bytes]) -> bool:
+    """Whether work was handed in before the work that is there.
+
+    Times decide where both are known. Otherwise it is older if it has been replaced before: an
+    earlier download is collected again more often than a student goes back to an earlier file.
+    """
+    if one.time and current and one.time != current:
+        return one.time < current
+    return one.content in kept
+
+
+def _keep(
+    attempts: Iterable[Found], beside: Path, slug: str, kept: set[bytes], collected: Collected
+) -> None:
+    """Keep earlier attempts, each content once."""
+    for one in attempts:
+        if one.content not in kept:
+            write_aside(beside / _next(beside) / f"{slug}.ipynb", one.content)
+            kept.add(one.content)
+            collected.earlier += 1
+
+
 def _next(folder: Path) -> str:
     numbers = [int(p.name) for p in folder.glob("*/") if p.name.isdecimal()]
     return f"{max(numbers, default=0) + 1:04d}"
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.new")
-    aside.write_bytes(content)
-    aside.replace(path)
+def _note_times(
+    course: Course, slug: str, times: Mapping[str, datetime], collected: Collected
+) -> None:
+    """Put the times that were given beside the work, and see whose are not known."""
+    for student, folder in course.submissions(slug).items():
+        if student in times:
+            _note_time(folder, times[student])
+        if _time_in(folder):
+            collected.timed += 1
+        else:
+            collected.timeless.append(student)
+
+
+def _note_time(folder: Path, time: datetime) -> None:
+    """As nbgrader's collecting does, for its gradebook to read."""
+    write_aside(folder / "timestamp.txt", f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC\n")
+
+
+def _time_in(folder: Path) -> datetime | None:
+    path = folder / "timestamp.txt"
+    return _utc(path.read_text("utf-8", errors="replace").strip()) if path.is_file() else None
 
 
 def _inside(path: str) -> Path:

@@ -7,9 +7,15 @@ for assignments that have a due date. `nbgrader_config.py` says what the rule is
 from __future__ import annotations
 
 import math
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nbgrader.plugins import BasePlugin
 from traitlets import Float, Integer
+
+if TYPE_CHECKING:
+    from coursework.classroom import Course
 
 DAY = 24 * 60 * 60  #: seconds
 
@@ -53,3 +59,19 @@ class LatePenalty(BasePlugin):
             per_day=self.per_day,
             last_day=self.last_day,
         )
+
+
+def due_date(course: Course, slug: str) -> datetime | None:
+    """When an assignment is due, in UTC and without a zone, as nbgrader keeps it; None: never.
+
+    Raises:
+        CourseError: the gradebook cannot be used.
+    """
+    from coursework.gradebook import open_gradebook
+    from coursework.release import nbgrader_config
+
+    url = nbgrader_config(course.root).CourseDirectory.db_url
+    if url.startswith("sqlite:///") and not Path(url.removeprefix("sqlite:///")).is_file():
+        return None  # to open it would be to make it
+    with open_gradebook(course) as gradebook:
+        return next((a.duedate for a in gradebook.assignments if a.name == slug), None)

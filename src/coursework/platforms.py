@@ -1,21 +1,25 @@
 """Grades as learning platforms take them: their own export, with the points filled in.
 
 Each platform recognises its students by columns of its own, so that the safest file to give it is
-the one that came from it. Every cell that is not filled in stays as it was.
+the one that came from it. Moodle's comes back whole, with every other cell as it was. Of Canvas's
+come back the columns that name people, and the assignment: Canvas takes what is in a column for
+its new value, and leaves alone what has no column, such as an essay graded since the export.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
+from coursework import spreadsheet
 from coursework.errors import CourseError
 from coursework.grades import NO_SCORE, harmless
-from coursework.roster import Person, Roster
+from coursework.roster import Person, Roster, plain_letters
 
 Row = dict[str, str]
 
@@ -28,6 +32,7 @@ class Filled:
     filled: int = 0
     strangers: list[str] = field(default_factory=list)  #: rows of nobody who has a grade here
     left_over: list[str] = field(default_factory=list)  #: students with a grade and without a row
+    doubts: list[str] = field(default_factory=list)  #: sentences on what may not be as it was meant
 
 
 def points(score: Any) -> str:
@@ -39,11 +44,22 @@ def points(score: Any) -> str:
 def canvas(export: str, slug: str, rows: Sequence[dict[str, Any]], roster: Roster) -> Filled:
     """Canvas's gradebook (Grades, Export) with one assignment's column filled in.
 
-    The column is the one whose name begins with the slug, such as `04-scaling (123)`; where there
-    is none, it is added, and Canvas asks what to make of it.
+    The column is the one that is called like the slug, such as `04-scaling (123)` or `04 Scaling`;
+    where there is none, it is added, and Canvas asks what to make of it.
+
+    Raises:
+        CourseError: this is no such export, or two columns are called so.
     """
     header, lines = _read(export, "Canvas", ("Student", "ID"))
-    column = next((c for c in header if c.startswith(slug)), slug)
+    called_so = _called(header, slug)
+    column = called_so or slug
+    doubts = []
+    if not called_so:
+        doubts.append(
+            f"No column is called like {slug}: a new one is added, and Canvas will ask which "
+            "assignment it is. Where that is wrong, name the assignment in Canvas so, and export "
+            "again."
+        )
     keep = [c for c in ("Student", "ID", "SIS User ID", "SIS Login ID", "Section") if c in header]
 
     def who(line: Row) -> Person | None:
@@ -60,9 +76,51 @@ def canvas(export: str, slug: str, rows: Sequence[dict[str, Any]], roster: Roste
     people = [line for line in lines if line["ID"].strip()]
     for line in lines:
         line.setdefault(column, "")
-        if not line["ID"].strip() and "Points Possible" in line["Student"]:
-            line[column] = line[column] or points(rows[0]["max_score"]) if rows else ""
-    return _fill([*keep, column], lines, people, who, fill, rows, lambda line: line["Student"])
+        if rows and not line["ID"].strip() and "Points Possible" in line["Student"]:
+            most = rows[0]["max_score"]
+            doubts += _other_maximum("Canvas", line[column], most)
+            line[column] = line[column] or points(most)
+    filled = _fill([*keep, column], lines, people, who, fill, rows, lambda line: line["Student"])
+    filled.doubts += doubts
+    return filled
+
+
+def _called(header: Sequence[str], slug: str) -> str | None:
+    """The column of an assignment, by its name without signs, spaces and Canvas's number.
+
+    A name that is the slug goes before one that only begins with it.
+
+    Raises:
+        CourseError: two are called so.
+    """
+    wanted = plain_letters(slug).lstrip("0")
+    names = {c: plain_letters(re.sub(r"\(\d+\)\s*$", "", c)).lstrip("0") for c in header}
+    for found in (
+        [c for c, name in names.items() if name == wanted],
+        [c for c, name in names.items() if name.startswith(wanted)],
+    ):
+        if len(found) > 1:
+            raise CourseError(
+                f"two columns are called like {slug}, {found[0]!r} and {found[1]!r}: take one out "
+                "of the export"
+            )
+        if found:
+            return found[0]
+    return None
+
+
+def _other_maximum(platform: str, theirs: str, ours: float) -> list[str]:
+    """The sentence to say where a platform counts to another number than the course."""
+    try:
+        same = not theirs.strip() or Decimal(theirs.strip()) == Decimal(points(ours))
+    except InvalidOperation:
+        return []  # "(read only)"
+    if same:
+        return []
+    return [
+        f"{platform} counts to {theirs.strip()} points and the course to {points(ours)}: scores "
+        "are not converted. Set the assignment's points there."
+    ]
 
 
 def moodle(export: str, slug: str, rows: Sequence[dict[str, Any]], roster: Roster) -> Filled:
@@ -75,7 +133,7 @@ def moodle(export: str, slug: str, rows: Sequence[dict[str, Any]], roster: Roste
 
     def who(line: Row) -> Person | None:
         return roster.find(
-            lms_id=line["Identifier"].removeprefix("Participant").strip(),
+            lms_id=line["Identifier"],
             student_id=line.get("ID number", ""),
             email=line.get("Email address", ""),
             name=line.get("Full name", ""),
@@ -88,7 +146,10 @@ def moodle(export: str, slug: str, rows: Sequence[dict[str, Any]], roster: Roste
         if "Feedback comments" in line and row["reason"]:
             line["Feedback comments"] = harmless(row["reason"])
 
-    return _fill(header, lines, lines, who, fill, rows, lambda line: line["Identifier"])
+    filled = _fill(header, lines, lines, who, fill, rows, lambda line: line["Identifier"])
+    for theirs in sorted({line.get("Maximum Grade", "") for line in lines if rows}):
+        filled.doubts += _other_maximum("Moodle", theirs, rows[0]["max_score"])
+    return filled
 
 
 def gradescope(rows: Sequence[dict[str, Any]]) -> Filled:
@@ -110,9 +171,11 @@ def gradescope(rows: Sequence[dict[str, Any]]) -> Filled:
 
 
 def _read(export: str, platform: str, needed: tuple[str, ...]) -> tuple[list[str], list[Row]]:
-    reader = csv.DictReader(io.StringIO(export.removeprefix("\ufeff")))
-    lines = [{k: v or "" for k, v in line.items() if k is not None} for line in reader]
-    header = list(reader.fieldnames or ())
+    try:
+        header, cells = spreadsheet.parse(export.removeprefix("\ufeff"))
+    except ValueError as error:
+        raise CourseError(f"the export cannot be read: {error}") from error
+    lines = [spreadsheet.under(header, line) for _, line in cells]
     missing = [name for name in needed if name not in header]
     if missing:
         raise CourseError(f"this is no export of {platform}'s: it has no column {missing[0]!r}")

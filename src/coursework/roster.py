@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from coursework import spreadsheet
 from coursework.classroom import Course, write_aside
 from coursework.errors import CourseError
 
 FILE = "roster.csv"  #: in the classroom
 
 #: What a roster's columns may be called, in any case, with spaces or underscores.
-_COLUMNS = {
+COLUMNS = {
     "student_id": ("student id", "id", "username", "login", "sis login id", "sid"),
     "last_name": ("last name", "surname", "family name"),
     "first_name": ("first name", "given name"),
@@ -51,35 +53,32 @@ class Roster:
 
     @classmethod
     def read(cls, path: Path) -> Roster:
-        """Read a CSV file with a line of column names.
+        """Read a CSV file with a line of column names, as `spreadsheet` reads it.
 
         Raises:
-            CourseError: there is no such file, no column of ids, nobody in it, or an id twice.
+            CourseError: it cannot be read, has no column of ids, nobody in it, a line without an
+                id, or an id twice (upper and lower case are the same to some systems' folders).
         """
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CourseError(f"the roster {path} cannot be read: {error}") from error
-        rows = list(csv.DictReader(io.StringIO(text)))
-        columns = _named(rows[0] if rows else {})
-        if "student_id" not in columns:
+        rows = spreadsheet.read(path, "the roster", COLUMNS)
+        if not rows or "student_id" not in rows[0][1]:
             raise CourseError(
                 f"the roster {path} needs a line of column names with student_id among them, and "
                 "a line for each student"
             )
-        people = [
-            _person({name: row[column] or "" for name, column in columns.items()}) for row in rows
-        ]
+        for number, row in rows:
+            if not row["student_id"]:
+                raise CourseError(f"line {number} of the roster {path} has no student_id")
+            if not is_safe(row["student_id"]):
+                raise CourseError(
+                    f"line {number} of the roster {path} has the student_id {row['student_id']!r}: "
+                    "no folder can be named so"
+                )
+        people = [_person(row) for _, row in rows]
         for what in ("student_id", "lms_id"):
-            counts = Counter(getattr(p, what) for p in people)
+            counts = Counter(getattr(p, what).casefold() for p in people)
             twice = [value for value, n in counts.items() if value and n > 1]
             if twice:
                 raise CourseError(f"the roster {path} has the {what} {twice[0]!r} twice")
-        unfit = [p.student_id for p in people if not is_safe(p.student_id)]
-        if unfit:
-            raise CourseError(
-                f"the roster {path} has the student_id {unfit[0]!r}: no folder can be named so"
-            )
         return cls(people)
 
     @classmethod
@@ -101,6 +100,7 @@ class Roster:
         self, *, lms_id: str = "", student_id: str = "", email: str = "", name: str = ""
     ) -> Person | None:
         """The one person whom these mean: by number, by id, by address, then by name."""
+        lms_id = lms_number(lms_id)
         tests = (
             (lms_id, lambda p: p.lms_id == lms_id),
             (student_id, lambda p: p.student_id.casefold() == student_id.casefold()),
@@ -114,27 +114,21 @@ class Roster:
         return None
 
 
-def _named(row: Mapping[str, object]) -> dict[str, str]:
-    """Our names of columns, and what the file calls them."""
-    there = {str(c).strip().casefold().replace("_", " "): str(c) for c in row if c is not None}
-    return {
-        ours: there[name]
-        for ours, names in _COLUMNS.items()
-        for name in (ours.replace("_", " "), *names)
-        if name in there
-    }
-
-
 def _person(row: dict[str, str]) -> Person:
-    row = {name: value.strip() for name, value in row.items()}
+    row = dict(row)
     full = row.pop("name", "")
     if full and not (row.get("last_name") or row.get("first_name")):
         last, comma, first = full.partition(",")
         if not comma:
             first, _, last = full.rpartition(" ")
         row |= {"last_name": last.strip(), "first_name": first.strip()}
-    row["lms_id"] = row.get("lms_id", "").removeprefix("Participant").strip()
+    row["lms_id"] = lms_number(row.get("lms_id", ""))
     return Person(**row)
+
+
+def lms_number(text: str) -> str:
+    """A platform's number of a person: 101 of "Participant 101", and of a spreadsheet's "101.0"."""
+    return re.sub(r"(?<=\d)\.0+$", "", text.strip().removeprefix("Participant").strip())
 
 
 def plain_letters(name: str) -> str:

@@ -49,6 +49,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     roster = re.search(r"^```text\n(student_id,.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
     assert roster, "the page shows no roster"
     (folder / "class.csv").write_text(roster[1])
+    times = re.search(r"^```text\n(lms_id,time.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
+    assert times, "the page shows no times"
+    (folder / "times.csv").write_text(times[1])
     with zipfile.ZipFile(folder / "submissions.zip", "w") as archive:
         archive.writestr("lovelaceada_101_7_04-scaling.ipynb", _notebook(folder, RIGHT))
         wrong = {**RIGHT, "scaled_dot_product_attention": DIVIDED_BY_D_K}
@@ -104,11 +107,14 @@ def test_a_term_goes_as_the_page_says(folder: Path) -> None:
     said = {command: run(command, folder).stdout for command in commands("Every week")}
     grading = next(out for command, out in said.items() if command.startswith("course grade "))
     assert "your weights are too flat" in grading
-    collecting = next(out for command, out in said.items() if command.startswith("course collect"))
-    assert (
-        "Late, says the platform: emmy" in collecting and "Nothing came from: sofya" in collecting
-    )
+    first, with_times = (out for command, out in said.items() if command.startswith("course coll"))
+    assert "Late, says the platform: emmy." in first
+    assert "Nothing to grade came from: sofya." in first
+    assert "04-scaling is due 2027-03-01 18:00 UTC" in first and "nobody will be counted" in first
+    assert "Unchanged: ada, emmy." in with_times and "counted late" not in with_times
     people = {r["student_id"]: r for r in rows(folder / "grades.csv")}
+    times = [people[who]["timestamp"] for who in ("ada", "emmy")]
+    assert times == ["2027-03-01 17:20:00", "2027-03-01 19:45:00"]
     assert float(people["ada"]["score"]) > float(people["emmy"]["score"])
     sofya = people["sofya"]
     assert (sofya["score"], sofya["status"], sofya["last_name"]) == ("", "missing", "Kovalevskaya")

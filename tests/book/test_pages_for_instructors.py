@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from coursework.judge.grading import STATUSES
 from tests.book.cells import BOOK
 from tests.book.conftest import ROOT
 
+TERM = BOOK / "instructors" / "term.md"
 GRADING = BOOK / "instructors" / "grading.md"
 THREATS = BOOK / "instructors" / "threat-model.md"
 OWN = BOOK / "instructors" / "own-exercises.md"
@@ -65,3 +68,15 @@ def test_what_a_page_says_of_private_exercises_is_so(capsys):
     assert f"`{capsys.readouterr().out.strip()}`" in page
     assert f"from {PRIVATE[0]} to\n{PRIVATE[-1]} are yours" in page
     assert f"export {private.VARIABLE}=" in page
+
+
+@pytest.mark.parametrize("page", [TERM, GRADING], ids=lambda page: page.name)
+def test_files_of_an_instructors_own_are_not_seen_by_git(page):
+    if shutil.which("git") is None or not (ROOT / ".git").exists():
+        pytest.skip("this is no clone")
+    words = {word for code in code_in(page.read_text("utf-8")) for word in code.split()}
+    named = sorted(w for w in words if re.fullmatch(r"[\w-]+\.(csv|zip)", w))
+    assert named
+    asked = ["git", "check-ignore", "--no-index", *named]
+    ignored = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True)
+    assert ignored.stdout.split() == named

@@ -89,6 +89,15 @@ def test_a_file_written_aside_is_there_whole_or_not_at_all(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_what_cannot_be_written_is_named_as_it_was_meant(tmp_path: Path) -> None:
+    (tmp_path / "report.html").mkdir()
+    for path in (tmp_path / "report.html", Path("/proc/report.html")):
+        with pytest.raises(OSError) as refusal:
+            write_aside(path, "text")
+        assert refusal.value.filename == str(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["report.html"]
+
+
 def test_the_seed_is_drawn_once_and_kept(course: Course) -> None:
     assert course.seed == Course(course.root).seed
     other = Course(course.root / "elsewhere")

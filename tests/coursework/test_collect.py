@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import zipfile
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,80 @@ def test_earlier_attempts_are_kept_and_lateness_is_told(course: Course, tmp_path
     assert kept == {"jane 1", "jane 2"}
 
 
+def jane(*versions: str, first: int = 1) -> dict[str, str]:
+    """Canvas's names of these versions of Jane's notebook, of which the last is the newest."""
+    return {f"doejane_101_{n}_04-scaling-{n}.ipynb": v for n, v in enumerate(versions, first)}
+
+
+def test_an_older_download_does_not_replace_newer_work(course: Course, tmp_path: Path):
+    older, newer = zipped(tmp_path / "a.zip", jane("1")), zipped(tmp_path / "b.zip", jane("1", "2"))
+    for source in (older, newer):
+        collect(course, SLUG, source, ROSTER)
+    again = collect(course, SLUG, older, ROSTER)
+    assert (again.laid, again.older, again.earlier) == ([], ["jdoe"], 0)
+    assert handed_in(course) == {"jdoe": "2"}
+    assert collect(course, SLUG, newer, ROSTER).unchanged == ["jdoe"]
+
+
+def test_an_earlier_attempt_is_kept_once(course: Course, tmp_path: Path):
+    for versions in (("1", "2"), ("1", "2", "3")):
+        collect(course, SLUG, zipped(tmp_path / "a.zip", jane(*versions)), ROSTER)
+    kept = [p.read_text() for p in (course.classroom / "earlier" / "jdoe").rglob("*.ipynb")]
+    assert sorted(kept) == ["1", "2"]
+
+
+def handed_in_at(hour: int, text: str) -> dict[str, str]:
+    return {f"jdoe+04-scaling+2026-03-01 {hour:02d}:00:00 UTC/04-scaling.ipynb": text}
+
+
+def test_where_times_are_known_they_say_what_is_newer(course: Course, tmp_path: Path):
+    def then(hour: int, text: str):
+        return collect(course, SLUG, zipped(tmp_path / "a.zip", handed_in_at(hour, text)), ROSTER)
+
+    assert then(9, "first").laid and then(11, "second").laid
+    assert then(12, "first").laid, "the student has gone back to an earlier file"
+    between = then(10, "between")
+    assert (between.older, between.earlier) == (["jdoe"], 1)
+    assert handed_in(course) == {"jdoe": "first"}
+
+
+def test_times_are_put_beside_work_that_is_there_already(course: Course, tmp_path: Path):
+    source = zipped(tmp_path / "a.zip", CANVAS)
+    without = collect(course, SLUG, source, ROSTER)
+    assert (without.timed, without.timeless) == (0, ["jdoe", "mueller"])
+    times = {"jdoe": datetime(2026, 3, 1, 10, tzinfo=UTC)}
+    collected = collect(course, SLUG, source, ROSTER, times)
+    assert (collected.timed, collected.timeless) == (1, ["mueller"])
+    stamp = course.submissions(SLUG)["jdoe"] / "timestamp.txt"
+    assert stamp.read_text() == "2026-03-01 10:00:00 UTC\n"
+
+
+def test_the_time_of_earlier_work_is_not_that_of_newer(course: Course, tmp_path: Path):
+    times = {"jdoe": datetime(2026, 3, 1, 10, tzinfo=UTC)}
+    collect(course, SLUG, zipped(tmp_path / "a.zip", jane("1")), ROSTER, times)
+    collected = collect(course, SLUG, zipped(tmp_path / "b.zip", jane("2", first=2)), ROSTER)
+    assert collected.timeless == ["jdoe"]
+
+
+def of_chapter(number: str) -> str:
+    metadata = {"coursework": {"exercise": f"{number}.something"}}
+    return json.dumps({"cells": [{"cell_type": "code", "source": "", "metadata": metadata}]})
+
+
+def test_the_download_of_another_assignment_is_refused(course: Course, tmp_path: Path):
+    files = {"jdoe/x.ipynb": of_chapter("05"), "kim/x.ipynb": "<html>"}
+    with pytest.raises(CourseError, match="notebooks of chapter 05 and none of 04-scaling"):
+        collect(course, SLUG, zipped(tmp_path / "a.zip", files), ROSTER)
+    assert not course.classroom.exists()
+
+
+def test_one_notebook_of_another_chapter_is_set_aside(course: Course, tmp_path: Path):
+    files = {"jdoe/x.ipynb": of_chapter("05"), "kim/x.ipynb": of_chapter("04")}
+    collected = collect(course, SLUG, zipped(tmp_path / "a.zip", files), ROSTER)
+    assert (collected.laid, collected.misfiled) == (["kim"], ["jdoe/x.ipynb"])
+    assert (course.classroom / "unmatched" / SLUG / "jdoe" / "x.ipynb").is_file()
+
+
 @pytest.mark.parametrize("platform", ["gradescope", "exchange"])
 def test_the_time_is_kept_where_it_is_known(course: Course, tmp_path: Path, platform):
     collect(course, SLUG, zipped(tmp_path / "a.zip", DOWNLOADS[platform]), ROSTER)
@@ -145,7 +221,7 @@ def test_without_a_roster_people_are_called_what_the_platform_calls_them(
 
 
 def test_a_path_that_leads_out_of_the_download_stays_inside(course: Course, tmp_path: Path):
-    files = {"../../../evil.txt": "x", "/etc/evil.txt": "x"}
+    files = {"../../../evil.txt": "x", "/etc/evil.txt": "x", "jdoe/04-scaling.ipynb": "{}"}
     collect(course, SLUG, zipped(tmp_path / "a.zip", files), ROSTER)
     inside = course.classroom / "unmatched" / SLUG
     assert sorted(str(p.relative_to(inside)) for p in inside.rglob("*.txt")) == [
@@ -156,12 +232,17 @@ def test_a_path_that_leads_out_of_the_download_stays_inside(course: Course, tmp_
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [(None, "there is no file"), (b"no zip", "no zip file"), ("empty", "holds no file")],
+    [
+        (None, "there is no file"),
+        (b"no zip", "no zip file"),
+        ({}, "holds no file"),
+        ({"photo.jpg": "x"}, r"down\.zip holds no notebook"),
+    ],
 )
 def test_what_is_no_download_is_refused(course: Course, tmp_path: Path, content, words):
     source = tmp_path / "down.zip"
-    if content == "empty":
-        zipped(source, {})
+    if isinstance(content, dict):
+        zipped(source, content)
     elif content:
         source.write_bytes(content)
     with pytest.raises(CourseError, match=words):

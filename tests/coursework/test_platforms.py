@@ -1,4 +1,4 @@
-"""Platforms get their own files back, with the points filled in and all else as it was."""
+"""Platforms get their own files back, with the points filled in and nothing else changed."""
 
 from __future__ import annotations
 
@@ -68,10 +68,45 @@ def test_canvas_gets_its_column_filled_in_and_no_other_assignment():
     assert [r["04-scaling (881)"] for r in rows] == ["30", "26.67", "30", "", ""]
     assert [r["ID"] for r in rows] == ["", "101", "102", "103", "9"]
     assert (filled.filled, filled.strangers, filled.left_over) == (2, ["Student, Test"], ["gone"])
+    assert filled.doubts == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["04 Scaling (881)", "04_SCALING (881)", "4. Scaling (881)", "04–scaling", "04-scaling week 5"],
+)
+def test_canvas_may_call_the_assignment_a_little_otherwise(name: str):
+    filled = platforms.canvas(CANVAS.replace("04-scaling (881)", name), SLUG, ROWS, ROSTER)
+    assert [r[name] for r in table(filled.text)] == ["30", "26.67", "30", "", ""]
+    assert filled.doubts == []
+
+
+def test_a_column_of_that_very_name_goes_before_one_that_begins_with_it():
+    export = CANVAS.replace("03-qkv (880)", "04 Scaling corrections (880)")
+    assert "04-scaling (881)" in table(platforms.canvas(export, SLUG, ROWS, ROSTER).text)[0]
+    with pytest.raises(CourseError, match=r"'04 Scaling \(880\)' and '04-scaling \(881\)'"):
+        platforms.canvas(CANVAS.replace("03-qkv", "04 Scaling"), SLUG, ROWS, ROSTER)
+
+
+def test_it_is_said_that_a_platform_counts_to_another_number():
+    (doubt,) = platforms.canvas(
+        CANVAS.replace("20,30,(read", "20,26.00,(read"), SLUG, ROWS, ROSTER
+    ).doubts
+    assert "Canvas counts to 26.00 points and the course to 30" in doubt
+    (doubt,) = platforms.moodle(MOODLE.replace("30.00", "100.00"), SLUG, ROWS, ROSTER).doubts
+    assert "Moodle counts to 100.00 points and the course to 30" in doubt
+    assert platforms.moodle(MOODLE, SLUG, ROWS, ROSTER).doubts == []
+
+
+def test_an_export_that_was_saved_with_semicolons_is_read():
+    filled = platforms.moodle(MOODLE.replace(",", ";"), SLUG, ROWS, ROSTER)
+    assert [r["Grade"] for r in table(filled.text)] == ["26.67", "5.00", "", ""]
 
 
 def test_canvas_gets_a_new_column_where_the_assignment_has_none():
-    rows = table(platforms.canvas(CANVAS, "05-masking", ROWS, ROSTER).text)
+    filled = platforms.canvas(CANVAS, "05-masking", ROWS, ROSTER)
+    rows = table(filled.text)
+    assert "No column is called like 05-masking: a new one is added" in filled.doubts[0]
     assert [r["05-masking"] for r in rows] == ["30", "26.67", "30", "", ""]
 
 

@@ -62,6 +62,14 @@ def test_a_column_of_whole_names_is_taken_apart(tmp_path: Path):
     assert names == [("Ada", "Lovelace"), ("Emmy", "Noether")]
 
 
+def test_a_number_that_a_spreadsheet_wrote_as_a_fraction_is_the_number(tmp_path: Path):
+    path = tmp_path / "class.csv"
+    path.write_text("student_id,lms_id\nada,101.0\nemmy,Participant 102\n")
+    roster = Roster.read(path)
+    assert [p.lms_id for p in roster.people] == ["101", "102"]
+    assert roster.find(lms_id="101.0") == roster.find(lms_id="Participant 101") == roster.people[0]
+
+
 def test_a_kept_roster_is_the_same(roster, course: Course):
     assert Roster.of(course) is None
     roster.keep(course)
@@ -75,9 +83,10 @@ def test_a_kept_roster_is_the_same(roster, course: Course):
         ("student_id\n", "student_id"),
         ("who,what\na,b\n", "student_id"),
         ("id,name\na,x\na,y\n", "'a' twice"),
+        ("id,name\na,x\nA,y\n", "'a' twice"),
         ("id,canvas id\na,7\nb,7\n", "'7' twice"),
         ("id\n../up\n", "no folder can be named so"),
-        ('id,name\n"",x\n', "no folder can be named so"),
+        ('id,name\na,x\n"",x\n', "line 3 .* has no student_id"),
     ],
 )
 def test_a_roster_that_cannot_be_one_is_refused(tmp_path: Path, text: str, words: str):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -42,3 +44,20 @@ def chosen(course: Course, slugs: list[str] | None) -> tuple[str, ...]:
     if not course.slugs:
         raise CourseError(f"{course.root / 'solutions'} holds no notebook")
     return tuple(named or course.slugs)
+
+
+def writable(path: Path) -> Path:
+    """A file that is to be written, checked before the work for it begins.
+
+    Raises:
+        CourseError: it is a folder, it would lie in none, or the system lets nobody write there.
+    """
+    if path.is_dir():
+        raise CourseError(f"{path} is a folder: name a file in it")
+    if not path.parent.is_dir():
+        raise CourseError(f"{path} cannot be written: there is no folder {path.parent}")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            return path
+    except OSError as error:
+        raise CourseError(f"{path} cannot be written: {error.strerror}") from error

@@ -12,7 +12,7 @@ from coursework import gradescope as autograder
 from coursework import handout, private
 from coursework.chapters import by_slug
 from coursework.classroom import Course, write_aside
-from coursework.commands.arguments import Slugs, chosen
+from coursework.commands.arguments import Slugs, chosen, writable
 from coursework.commands.console import err, out, say
 from coursework.errors import CourseError
 from coursework.release import read_solution, stale
@@ -145,6 +145,8 @@ def release(
         raise CourseError("--with-checks needs --to, and an assignment of your own by its name")
     if gradescope and len(names) != 1:
         raise CourseError("--gradescope makes the autograder of one assignment: name it")
+    if gradescope:
+        writable(gradescope)
     if check:
         sentences = stale(course.root, names, progress=True)
         for sentence in sentences:

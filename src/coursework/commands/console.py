@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -24,3 +26,14 @@ def progress() -> Progress:
         console=err,
         transient=True,
     )
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 student`, `2 students`."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def listed(things: Iterable[str]) -> str:
+    """Names in a sentence, told apart by semicolons where one of them has a comma in it."""
+    names = list(things)
+    return ("; " if any("," in name for name in names) else ", ").join(names)

@@ -7,17 +7,17 @@ import sys
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from coursework import batch, platforms
+from coursework import batch, platforms, spreadsheet
 from coursework import grades as table_of_grades
 from coursework.classroom import Course, write_aside
-from coursework.commands.arguments import Slugs, chosen
-from coursework.commands.console import err, out, progress, say
+from coursework.commands.arguments import Slugs, chosen, writable
+from coursework.commands.console import counted, err, listed, out, progress, say
 from coursework.errors import CourseError
 from coursework.judge.sandbox import choose_level, why_not_strict
 from coursework.roster import Person, Roster
@@ -158,13 +158,18 @@ def grades(
     """Write everybody's grades: nbgrader's columns with status and reason, or a platform's file.
 
     For canvas and moodle, name one assignment and hand over the platform's own export. Exit code 1
-    means that a row or a student had no counterpart; all others are filled in.
+    means that a row, a student or the assignment had no counterpart, or another number of points;
+    all others are filled in.
     """
     if format not in FORMATS:
         raise CourseError(f"format {format!r} is not known; there are {', '.join(FORMATS)}")
     course = Course.find()
     names = chosen(course, slugs)
+    if to is not None:
+        writable(to)
     export = _export(format, names, into) if format in ("canvas", "moodle") else ""
+    if not any(course.all_latest(slug) for slug in names):
+        raise CourseError("nothing has been graded: course grade comes first")
     rows = table_of_grades.rows(course, names)
     if format == "csv":
         filled = platforms.Filled(table_of_grades.to_csv(rows))
@@ -180,20 +185,27 @@ def grades(
     else:
         write_aside(to, filled.text)
         say(err, f"Written to {to}.")
+    _say_what_to_know(rows, filled)
+    if filled.strangers or filled.left_over or filled.doubts:
+        raise typer.Exit(1)
+
+
+def _say_what_to_know(rows: list[dict[str, Any]], filled: platforms.Filled) -> None:
+    for sentence in filled.doubts:
+        say(err, sentence)
     for words, things in (
         ("Rows of nobody who is graded here", filled.strangers),
         ("Graded here, and without a row", filled.left_over),
     ):
         if things:
-            say(err, f"{words}: {', '.join(things)}.")
-    if filled.strangers or filled.left_over:
-        raise typer.Exit(1)
+            say(err, f"{words}: {listed(things)}.")
+    waiting = sum(row["status"] == "needs manual" for row in rows)
+    if waiting:
+        scores = f"{counted(waiting, 'score')} {'is' if waiting == 1 else 'are'} provisional"
+        say(err, f"{scores}: open answers wait to be graded by hand, in formgrader.")
 
 
 def _export(format: str, slugs: tuple[str, ...], into: Path | None) -> str:
     if into is None or len(slugs) != 1:
         raise CourseError(f"--format {format} needs one assignment and --into EXPORT")
-    try:
-        return into.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise CourseError(f"{into} cannot be read: {error}") from error
+    return spreadsheet.read_text(into, "the export")

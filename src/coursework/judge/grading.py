@@ -212,7 +212,7 @@ def grade(
     except Unreadable as error:
         digest = sha256(submission) if submission.is_file() else ""
         return Result(status="unreadable", reason=f"{error}.", submission_sha256=digest, **common)
-    other = _other_chapter(cells, asked.chapter)
+    other = other_chapter(cells, asked.chapter)
     if other:
         return Result(
             status="unreadable",
@@ -256,7 +256,7 @@ def versions() -> dict[str, str]:
     return {"course": __version__, "python": platform.python_version(), "numpy": np.__version__}
 
 
-def _other_chapter(cells: Sequence[Cell], chapter: Chapter) -> str | None:
+def other_chapter(cells: Sequence[Cell], chapter: Chapter) -> str | None:
     """The number of the chapter that all marked cells belong to, if it is another one."""
     numbers = {c.exercise[:2] for c in cells if c.exercise}
     return numbers.pop() if len(numbers) == 1 and f"{chapter.number:02d}" not in numbers else None

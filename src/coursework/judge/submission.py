@@ -83,13 +83,22 @@ def read_cells(path: Path) -> tuple[list[Cell], list[str]]:
     Raises:
         Unreadable: there is no notebook in the file.
     """
-    repairs: list[str] = []
     try:
         if path.stat().st_size > MAX_BYTES:
             raise Unreadable(f"the file has more than {MAX_BYTES // 2**20} MB")
         data = path.read_bytes()
     except OSError as error:
         raise Unreadable(f"the file cannot be read: {error.strerror}") from error
+    return cells_in(data)
+
+
+def cells_in(data: bytes) -> tuple[list[Cell], list[str]]:
+    """As `read_cells`, of a file's content.
+
+    Raises:
+        Unreadable: there is no notebook in it.
+    """
+    repairs: list[str] = []
     notebook = _parse(_text(data, repairs))
     cells = notebook.get("cells")
     if cells is None and isinstance(notebook.get("worksheets"), list):
