@@ -42,8 +42,10 @@ def rows(course: Course, slugs: Sequence[str] = ()) -> list[dict[str, Any]]:
         everybody = sorted({*people, *course.students})
         return [
             _row(gradebook, assignment, people.get(student), student, attempts.get(student))
+            | ({} if student in attempts else _without_attempt(gradebook, course, slug, student))
             for assignment in assignments
-            for attempts in [course.all_latest(assignment.name)]
+            for slug in [assignment.name]
+            for attempts in [course.all_latest(slug)]
             for student in everybody
         ]
 
@@ -68,12 +70,33 @@ def _row(
     submission = gradebook.find_submission(assignment.name, student)
     if row["status"] == "needs manual" and not submission.needs_manual_grade:
         row["status"] = "graded"  # somebody has read it
+    return row | _score(submission)
+
+
+def _score(submission: Any) -> dict[str, Any]:
     penalty = submission.late_submission_penalty or 0.0
-    return row | {
+    return {
         "timestamp": submission.timestamp or "",
         "raw_score": submission.score,
         "late_submission_penalty": penalty,
         "score": max(0.0, submission.score - penalty),
+    }
+
+
+def _without_attempt(gradebook: Any, course: Course, slug: str, student: str) -> dict[str, Any]:
+    """What is to be said of work that `course grade` has not graded, if there is any."""
+    from nbgrader.api import MissingEntry
+
+    try:
+        submission = gradebook.find_submission(slug, student)
+    except MissingEntry:
+        if student not in course.submissions(slug):
+            return {}
+        return {"reason": f"Handed in and not graded yet: course grade {slug}"}
+    waits = submission.needs_manual_grade
+    return _score(submission) | {
+        "status": "needs manual" if waits else "graded",
+        "reason": "Graded by nbgrader autograde; course grade would say why.",
     }
 
 

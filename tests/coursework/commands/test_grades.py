@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -60,3 +63,24 @@ def test_a_platforms_file_comes_with_what_there_is_to_know(
     assert "1 score is provisional: open answers wait" in ran.err
     assert "No column" not in ran.err
     assert "No column is called like 04-scaling" in fill("Essay (123457)", "10").err
+
+
+@pytest.mark.slow
+def test_work_that_course_grade_has_not_seen_is_not_called_missing(
+    run: Run, course: Course, hand_in: Callable[..., Path]
+) -> None:
+    hand_in("ada", **RIGHT)
+    assert run(course.root, "grade").code == 0
+    score = lines(run(course.root, "grades"))["ada"]["score"]
+    shutil.rmtree(course.classroom / "attempts")  # as after `nbgrader autograde`: the gradebook alone knows
+    hand_in("bob", **RIGHT)
+    (course.classroom / "submitted" / "eve").mkdir()
+    table = lines(run(course.root, "grades", SLUG))
+    assert (table["ada"]["score"], table["ada"]["status"]) == (score, "graded")
+    assert "nbgrader autograde" in table["ada"]["reason"]
+    assert (table["bob"]["score"], table["bob"]["status"]) == ("", "missing")
+    assert f"not graded yet: course grade {SLUG}" in table["bob"]["reason"]
+
+
+def lines(ran: Ran) -> dict[str, dict[str, str]]:
+    return {row["student_id"]: row for row in csv.DictReader(io.StringIO(ran.out))}
