@@ -94,7 +94,7 @@ def _get_ready(job: Job) -> None:
 
     What fails here will fail again, and be told of, where a submission is graded.
     """
-    with suppress(CourseError, OSError, ValueError):
+    with suppress(CourseError, OSError, Unreadable, ValueError):
         asked = Master.read(Course(job.root).master(job.slug))
         level = sandbox.choose_level(job.isolation)
         processes.get_ready(level, asked.chapter.number, torch=asked.needs_torch)

@@ -75,7 +75,7 @@ def test_work_that_course_grade_has_not_seen_is_not_called_missing(
     shutil.rmtree(course.classroom / "attempts")  # as after `nbgrader autograde`: the gradebook alone knows
     hand_in("bob", **RIGHT)
     (course.classroom / "submitted" / "eve").mkdir()
-    table = lines(run(course.root, "grades", SLUG))
+    table = lines(run(course.root, "grades"))
     assert (table["ada"]["score"], table["ada"]["status"]) == (score, "graded")
     assert "nbgrader autograde" in table["ada"]["reason"]
     assert (table["bob"]["score"], table["bob"]["status"]) == ("", "missing")
