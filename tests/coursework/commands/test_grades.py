@@ -72,7 +72,8 @@ def test_work_that_course_grade_has_not_seen_is_not_called_missing(
     hand_in("ada", **RIGHT)
     assert run(course.root, "grade").code == 0
     score = lines(run(course.root, "grades"))["ada"]["score"]
-    shutil.rmtree(course.classroom / "attempts")  # as after `nbgrader autograde`: the gradebook alone knows
+    # As after `nbgrader autograde`: the gradebook alone knows.
+    shutil.rmtree(course.classroom / "attempts")
     hand_in("bob", **RIGHT)
     (course.classroom / "submitted" / "eve").mkdir()
     table = lines(run(course.root, "grades"))
