@@ -44,7 +44,10 @@ class Outcome:
 
     @property
     def score_changed(self) -> bool:
-        return self.before is not None and self.before.result.points != self.attempt.result.points
+        if self.before is None:
+            return False
+        before, now = self.before.result, self.attempt.result
+        return (before.points, bool(before.exercises)) != (now.points, bool(now.exercises))
 
 
 def jobs_of(

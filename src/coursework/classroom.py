@@ -74,6 +74,13 @@ class Course:
         found = {p for p in submitted.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts}
         return sorted(found - right)
 
+    def unknown_slugs(self) -> tuple[str, ...]:
+        """Assignments with work in the classroom that the course does not have."""
+        notebooks = self.classroom.glob("submitted/*/*/*.ipynb")
+        graded = self.classroom.glob("attempts/*/*/[0-9]*.json")
+        found = {p.parent.name for p in notebooks} | {p.parent.parent.name for p in graded}
+        return tuple(sorted(s for s in found - set(self.slugs) if not s.startswith(".")))
+
     @property
     def students(self) -> tuple[str, ...]:
         """Everybody who has handed in something."""

@@ -1,7 +1,8 @@
 """nbgrader's gradebook, rebuilt from the attempts as often as one likes.
 
 Automatic scores come from the attempts. Manual scores, comments and extra credit live here alone
-and are never touched.
+and are never touched. An answer that was replaced after a person graded it waits to be read again;
+`classroom/shown/SLUG/STUDENT.json` has the hashes by which that is known.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from coursework.errors import CourseError
 from coursework.judge.grading import Graded, Master
 from coursework.judge.submission import find_notebook, match, read_cells, sha256
 from coursework.release import generate, nbgrader_config
+from coursework.roster import Person, Roster
 
 
 @contextmanager
@@ -80,38 +83,69 @@ def prepare(course: Course, slug: str) -> None:
     write_aside(note, state)
 
 
-def record(course: Course, attempts: list[Attempt]) -> None:
-    """Enter attempts into the gradebook, and lay their notebooks where formgrader looks."""
+@dataclass(frozen=True)
+class Reread:
+    """An answer that is no longer the one to which a person gave points."""
+
+    student: str
+    slug: str
+    grade_id: str
+
+
+def record(course: Course, attempts: list[Attempt]) -> list[Reread]:
+    """Enter attempts into the gradebook, and lay their notebooks where formgrader looks.
+
+    Returns:
+        the answers that have changed since they were graded by hand, and wait to be read again.
+    """
     from nbgrader.api import BaseCell
 
+    rereads: list[Reread] = []
+    roster = Roster.of(course)
+    people = {p.student_id: p for p in (roster.people if roster else ())}
     with open_gradebook(course) as gradebook:
         # The cells are the same for all students. Held here, they are read from the database once.
         gradebook.db().expire_on_commit = False
         _cells = gradebook.db.query(BaseCell).all()
         penalty = _penalty_for_being_late(course)
         for attempt in attempts:
-            _record_scores(gradebook, attempt)
+            _enter_student(gradebook, attempt.student, people.get(attempt.student))
+            rereads += _record_scores(gradebook, course, attempt)
             gradebook.db.commit()
             _record_lateness(gradebook, course, attempt, penalty)
             gradebook.db.commit()
     for attempt in attempts:
         _lay_notebook(course, attempt)
+    return rereads
 
 
-def _record_scores(gradebook: Any, attempt: Attempt) -> None:
+def _enter_student(gradebook: Any, student: str, person: Person | None) -> None:
+    """See to it that the gradebook has a student, by the roster's name where it has none."""
+    entered = gradebook.update_or_create_student(student)
+    for name in ("first_name", "last_name", "email"):
+        if person and not getattr(entered, name):
+            setattr(entered, name, getattr(person, name) or None)
+
+
+def _record_scores(gradebook: Any, course: Course, attempt: Attempt) -> Iterator[Reread]:
     slug = attempt.result.slug
-    gradebook.update_or_create_student(attempt.student)
     with gradebook.db.no_autoflush:
         submission = gradebook.update_or_create_submission(slug, attempt.student)
     scores = {e.grade_id: e.points for e in attempt.result.exercises}
     open_questions = {q.grade_id: q for q in attempt.result.manual}
+    shown = _shown(course, slug, attempt.student)
     (notebook,) = submission.notebooks
     for grade in notebook.grades:
         question = open_questions.get(grade.cell.name)
         if question:
             # Nothing written is worth nothing; everything else is for a person to read.
             grade.auto_score = None if question.answered else 0.0
-            grade.needs_manual_grade = question.answered and grade.manual_score is None
+            if grade.manual_score is None:
+                grade.needs_manual_grade = question.answered
+            elif shown.get(question.grade_id, question.answer_sha256) != question.answer_sha256:
+                grade.needs_manual_grade = True
+            if grade.needs_manual_grade and grade.manual_score is not None:
+                yield Reread(attempt.student, slug, question.grade_id)
         else:
             grade.auto_score = scores.get(grade.cell.name)
             grade.needs_manual_grade = False
@@ -157,6 +191,19 @@ def _handed_in(folder: Path) -> datetime | None:
         return None
 
 
+def _shown_path(course: Course, slug: str, student: str) -> Path:
+    return course.classroom / "shown" / slug / f"{student}.json"
+
+
+def _shown(course: Course, slug: str, student: str) -> dict[str, str]:
+    """Hashes of the answers that formgrader has shown last, to which points by hand belong."""
+    try:
+        shown = json.loads(_shown_path(course, slug, student).read_text(encoding="utf-8"))
+        return dict(shown)
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def _lay_notebook(course: Course, attempt: Attempt) -> None:
     """The graded notebook: the master's cells, the student's answers, and what came of them."""
     slug = attempt.result.slug
@@ -167,6 +214,8 @@ def _lay_notebook(course: Course, attempt: Attempt) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     graded = json.dumps(_graded_notebook(course, attempt))
     (folder / f"{slug}.ipynb").write_text(graded, encoding="utf-8")
+    answers = {q.grade_id: q.answer_sha256 for q in attempt.result.manual}
+    write_aside(_shown_path(course, slug, attempt.student), json.dumps(answers))
 
 
 def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:

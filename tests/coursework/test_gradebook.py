@@ -34,10 +34,10 @@ def course(request: pytest.FixtureRequest, course: Course) -> Course:
     return course
 
 
-def grade_all(course: Course) -> None:
+def grade_all(course: Course) -> list[gradebook.Reread]:
     gradebook.prepare(course, SLUG)
     outcomes = list(batch.run(batch.jobs_of(course, [SLUG], [], None), workers=2))
-    gradebook.record(course, [o.attempt for o in outcomes])
+    return gradebook.record(course, [o.attempt for o in outcomes])
 
 
 def table(course: Course) -> dict[str, dict[str, str]]:
@@ -101,6 +101,42 @@ def test_a_manual_grade_counts_and_survives_everything(a_class: Course, hand_in:
     with gradebook.open_gradebook(a_class) as book:
         comment = book.find_comment("open_question", SLUG, SLUG, "ada")
         assert comment.manual_comment == "Well argued."
+
+
+def test_an_answer_that_was_replaced_waits_for_a_person_again_and_keeps_its_points(
+    a_class: Course, hand_in: HandIn
+) -> None:
+    before = float(table(a_class)["ada"]["score"])
+    manual_grade(a_class, "ada", 3.5, "Well argued.")
+    assert grade_all(a_class) == [] and table(a_class)["ada"]["status"] == "graded"
+    hand_in("ada", open_question="Because I say so.", **RIGHT)
+    for _ in range(2):  # until somebody has read it
+        assert grade_all(a_class) == [gradebook.Reread("ada", SLUG, "open_question")]
+        row = table(a_class)["ada"]
+        assert (row["status"], float(row["score"])) == ("needs manual", before + 3.5)
+    with gradebook.open_gradebook(a_class) as book:
+        assert book.find_grade("open_question", SLUG, SLUG, "ada").needs_manual_grade
+        comment = book.find_comment("open_question", SLUG, SLUG, "ada")
+        assert comment.manual_comment == "Well argued."
+    manual_grade(a_class, "ada", 1.0, "Why?")
+    assert grade_all(a_class) == [] and table(a_class)["ada"]["status"] == "graded"
+
+
+def test_a_gradebook_has_the_names_of_the_roster_where_it_has_none_of_its_own(
+    a_class: Course,
+) -> None:
+    with gradebook.open_gradebook(a_class) as book:
+        book.update_or_create_student("bob", first_name="Robert")
+    (a_class.classroom / "roster.csv").write_text(
+        "student_id,last_name,first_name,email\nada,Lovelace,Ada,ada@example.org\n"
+        "bob,Noyce,Bob,\nzoe,Z,Zoe,\n"
+    )
+    grade_all(a_class)
+    with gradebook.open_gradebook(a_class) as book:
+        people = {s.id: (s.first_name, s.last_name, s.email) for s in book.students}
+    assert people["ada"] == ("Ada", "Lovelace", "ada@example.org")
+    assert people["bob"] == ("Robert", "Noyce", None)
+    assert "zoe" not in people and people["eve"] == (None, None, None)
 
 
 @pytest.mark.parametrize("text", ["", "yesterday evening", "\u0660", "0", "9" * 400])
