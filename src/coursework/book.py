@@ -70,7 +70,9 @@ def build(
         say(problem)
     if problems:
         said = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise CourseError(f"The book has {said}, shown above; all that was said is in {LOG}.")
+        raise CourseError(
+            f"The book has {said}, shown above; all that was said is in {root / LOG}."
+        )
     if target == "html":
         (root / _BOOK_STAMP).write_text(_digest(root, _BOOK + _CODE))
     return root / BUILT / "html"
@@ -179,7 +181,9 @@ def _run_builder(target: str, root: Path, say: Callable[[str], None]) -> list[st
         drain.join()
     complaints = _COLOUR.sub("", "".join(errors))
     (root / LOG).write_text("".join(output) + complaints, encoding="utf-8")
-    return _problems(complaints, process.returncode)
+    running = _RUNS.findall("".join(output))
+    page = f"{Path(running[-1]).relative_to(root)}: " if running else ""
+    return _problems(complaints, process.returncode, page)
 
 
 def _step(line: str, root: Path) -> str | None:
@@ -192,11 +196,12 @@ def _step(line: str, root: Path) -> str | None:
     return None
 
 
-def _problems(complaints: str, code: int) -> list[str]:
+def _problems(complaints: str, code: int, page: str) -> list[str]:
     """Return the warnings and errors in what the builder wrote to stderr.
 
-    Where it stopped in the middle, that is the cell that failed or, failing that, the last line of
-    its traceback.
+    Where it stopped in the middle, that is the cell that failed. Failing that, it is the exception
+    with which the trouble began, led by `page`, whose cells ran last; what follows it in a
+    traceback, or is said on the way out, tells only how the builder took it.
     """
     found = re.findall(r"^.*?\b(?:WARNING|ERROR|CRITICAL): .*$", complaints, re.MULTILINE)
     cell = re.search(
@@ -207,8 +212,10 @@ def _problems(complaints: str, code: int) -> list[str]:
     if cell:
         found.append(cell[1].strip())
     if code and not found:
-        lines = [line for line in complaints.splitlines() if line.strip(" =")]
-        found.append(lines[-1] if lines else f"The builder ended with code {code}.")
+        first, *later = complaints.split("\nThe above exception was the direct cause", 1)
+        lines = [line for line in first.splitlines() if line.strip(" =")]
+        said = lines[-1] if lines else f"The builder ended with code {code}."
+        found.append(f"{page if later else ''}{said}")
     return found
 
 
