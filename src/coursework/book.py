@@ -29,6 +29,7 @@ from coursework.errors import CourseError
 TARGETS = ("html", "linkcheck")
 BUILT = "_build"
 LOG = Path(BUILT, "build.log")
+MOST_LINES = 5  #: of what a kernel said before it died
 
 #: What a page's cells compute with: code, and tables that were made beforehand.
 _CODE = ("src/**/*.py", "src/attend/data/*", "book/data/*", "requirements.txt")
@@ -200,8 +201,8 @@ def _problems(complaints: str, code: int, page: str) -> list[str]:
     """Return the warnings and errors in what the builder wrote to stderr.
 
     Where it stopped in the middle, that is the cell that failed. Failing that, it is the exception
-    with which the trouble began, led by `page`, whose cells ran last; what follows it in a
-    traceback, or is said on the way out, tells only how the builder took it.
+    with which the trouble began, led by `page`, whose cells ran last, below what the kernel said
+    before it; what follows in the traceback tells only how the builder took it.
     """
     found = re.findall(r"^.*?\b(?:WARNING|ERROR|CRITICAL): .*$", complaints, re.MULTILINE)
     cell = re.search(
@@ -215,7 +216,9 @@ def _problems(complaints: str, code: int, page: str) -> list[str]:
         first, *later = complaints.split("\nThe above exception was the direct cause", 1)
         lines = [line for line in first.splitlines() if line.strip(" =")]
         said = lines[-1] if lines else f"The builder ended with code {code}."
-        found.append(f"{page if later else ''}{said}")
+        heard, exception, _ = first.partition("\nException occurred:")
+        kernel = [line for line in heard.splitlines() if line.strip()] if exception else []
+        found.append("\n".join([*kernel[-MOST_LINES:], f"{page if later else ''}{said}"]))
     return found
 
 

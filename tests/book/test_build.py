@@ -211,12 +211,13 @@ def test_a_damaged_page_fails_the_build_and_is_named(small_book, damage):
 def test_a_kernel_that_dies_is_named_with_its_page_and_the_log(small_book, monkeypatch):
     kernel = small_book.root / "jupyter" / "kernels" / "python3" / "kernel.json"
     kernel.parent.mkdir(parents=True)
-    argv = [sys.executable, "-c", "raise SystemExit(3)", "{connection_file}"]
+    argv = [sys.executable, "-c", "raise SystemExit('no room')", "{connection_file}"]
     kernel.write_text(json.dumps({"argv": argv, "display_name": "x", "language": "python"}))
     monkeypatch.setenv("JUPYTER_PATH", str(small_book.root / "jupyter"))
     html, said = small_book(NOTEBOOK + "```{code-cell} python\n1 + 1\n```\n")
     assert html is None
-    problem, ending = said.splitlines()[-2:]
+    kernel, problem, ending = said.splitlines()[-3:]
+    assert kernel == "no room"
     assert problem == "book/00-page.md: RuntimeError: Kernel died before replying to kernel_info"
     assert "1 problem" in ending and str(small_book.root / builder.LOG) in ending
 
