@@ -175,10 +175,14 @@ def _run_builder(target: str, root: Path, say: Callable[[str], None]) -> list[st
         drain = threading.Thread(target=lambda: errors.extend(process.stderr))
         drain.start()
         output = []
-        for line in process.stdout:
-            output.append(_COLOUR.sub("", line))
-            if step := _step(output[-1], root):
-                say(step)
+        try:
+            for line in process.stdout:
+                output.append(_COLOUR.sub("", line))
+                if step := _step(output[-1], root):
+                    say(step)
+        except KeyboardInterrupt:
+            process.terminate()
+            raise
         drain.join()
     complaints = _COLOUR.sub("", "".join(errors))
     (root / LOG).write_text("".join(output) + complaints, encoding="utf-8")
@@ -217,7 +221,8 @@ def _problems(complaints: str, code: int, page: str) -> list[str]:
         lines = [line for line in first.splitlines() if line.strip(" =")]
         said = lines[-1] if lines else f"The builder ended with code {code}."
         heard, exception, _ = first.partition("\nException occurred:")
-        kernel = [line for line in heard.splitlines() if line.strip()] if exception else []
+        lines = heard.splitlines() if exception else []
+        kernel = [line for line in lines if line.strip() and "[IPKernelApp]" not in line]
         found.append("\n".join([*kernel[-MOST_LINES:], f"{page if later else ''}{said}"]))
     return found
 

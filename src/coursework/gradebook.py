@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,7 +42,9 @@ def open_gradebook(course: Course) -> Iterator[Any]:
 
     settings = nbgrader_config(course.root).CourseDirectory
     try:
-        with Gradebook(settings.db_url, settings.course_id) as gradebook:
+        with _interrupts_held_back():  # a new gradebook starts alembic, which Ctrl-C reaches too
+            gradebook = Gradebook(settings.db_url, settings.course_id)
+        with gradebook:
             yield gradebook
     except ArgumentError as error:
         raise CourseError(
@@ -53,6 +56,19 @@ def open_gradebook(course: Course) -> Iterator[Any]:
         raise CourseError(
             f"the gradebook {_without_secrets(settings.db_url)} cannot be used: {reason}"
         ) from error
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Have an interrupt wait, here and in the programs that are started meanwhile."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _without_secrets(db_url: str) -> str:

@@ -80,8 +80,15 @@ def grade(
         grading = nullcontext(machines.run(everything, cluster, force=force))
     else:
         grading = batch.started(everything, workers=jobs or os.cpu_count() or 1, force=force)
-    with grading as coming:  # workers get ready while the gradebook does
-        outcomes, rereads = _graded(course, everything, coming)
+    before = _attempts(course, everything)
+    try:
+        with grading as coming:  # workers get ready while the gradebook does
+            outcomes, rereads = _graded(course, everything, coming)
+    except KeyboardInterrupt as interrupt:
+        new = _attempts(course, everything) - before
+        raise KeyboardInterrupt(
+            f"{new} graded and kept; the same command goes on from there"
+        ) from interrupt
     _print(outcomes)
     for reread in rereads:
         what = f"{reread.student}, {reread.slug}, {reread.grade_id.replace('_', ' ')}"
@@ -89,6 +96,10 @@ def grade(
         say(out, f"Changed after it was graded by hand: {what}: {until}.")
     if any(o.attempt.result.status in ("unreadable", "error") for o in outcomes):
         raise typer.Exit(1)
+
+
+def _attempts(course: Course, jobs: list[batch.Job]) -> int:
+    return sum(len(course.attempts(job.slug, job.student)) for job in jobs)
 
 
 def _name_what_is_not_read(course: Course, slug: str) -> None:
