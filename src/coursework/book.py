@@ -182,6 +182,8 @@ def _run_builder(target: str, root: Path, say: Callable[[str], None]) -> list[st
                     say(step)
         except KeyboardInterrupt:
             process.terminate()
+            drain.join(10)  # it ends its kernels first
+            process.kill()
             raise
         drain.join()
     complaints = _COLOUR.sub("", "".join(errors))

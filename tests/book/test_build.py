@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -220,6 +221,20 @@ def test_a_kernel_that_dies_is_named_with_its_page_and_the_log(small_book, monke
     assert kernel == "no room"
     assert problem == "book/00-page.md: RuntimeError: Kernel died before replying to kernel_info"
     assert "1 problem" in ending and str(small_book.root / builder.LOG) in ending
+
+
+def test_a_build_that_is_interrupted_ends_the_builder(small_book):
+    def interrupt(line):
+        if "running the cells" in line:
+            raise KeyboardInterrupt
+
+    page = NOTEBOOK + "```{code-cell} python\nimport time\ntime.sleep(600)\n```\n"
+    (small_book.root / "book" / "00-page.md").write_text(page)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        builder.build(small_book.root, say=interrupt)
+    assert time.monotonic() - began < 60
+    assert not builder.is_fresh(small_book.root)
 
 
 def test_a_fault_is_reported_again_by_the_next_build(small_book):
