@@ -1,6 +1,7 @@
 """Feedback: a page for each student and assignment, made from the attempt as often as one likes.
 
     classroom/feedback/STUDENT/SLUG.html
+    classroom/feedback/STUDENT/SLUG/SLUG.html    for nbgrader's exchange, if the work came by it
 
 A page is one file without a script or a request, the same each time it is made. Of the attempt it
 shows the words for the student (`Graded.feedback`), never those for the instructor, which hold
@@ -25,6 +26,7 @@ from coursework.plain import readable
 from coursework.roster import Roster
 
 NOT_GRADED = ("unreadable", "error")
+_OF_THE_EXCHANGE = ("timestamp.txt", "submission_secret.txt")  #: which `nbgrader submit` adds
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ def write(course: Course, slugs: Sequence[str], students: Sequence[str] = ()) ->
                 )
                 path = _path(course, student, slug)
                 write_aside(path, text)
+                _lay_for_the_exchange(submissions.get(student), path)
                 yield Page(student, slug, path)
 
 
@@ -86,6 +89,19 @@ def _path(course: Course, student: str, slug: str) -> Path:
     if Path(student).name != student:  # the gradebook takes any name; a folder does not
         raise CourseError(f"the student {student!r} of the gradebook cannot have a folder")
     return course.classroom / "feedback" / student / f"{slug}.html"
+
+
+def _lay_for_the_exchange(submission: Path | None, page: Path) -> None:
+    """Lay a page where `nbgrader release_feedback` takes it, if the work came by the exchange.
+
+    The student's own nbgrader finds it there by a secret that it handed in with the work.
+    """
+    files = [submission / name for name in _OF_THE_EXCHANGE] if submission else []
+    if not files or not all(path.is_file() for path in files):
+        return
+    folder = page.with_suffix("")
+    for path in (page, *files):
+        write_aside(folder / path.name, path.read_text(encoding="utf-8"))
 
 
 def _name(student: str, *people: Any) -> str:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import sqlalchemy
 
 from coursework import batch, gradebook, grades
 from coursework.classroom import Course
-from tests.coursework.conftest import use_database
+from tests.coursework.conftest import ROOT, use_database
 from tests.coursework.submissions import RIGHT, SLUG
 
 pytestmark = pytest.mark.slow
@@ -169,6 +171,24 @@ def test_work_handed_in_late_loses_what_the_settings_say_but_not_within_an_exten
         book.grant_extension(SLUG, "ada", days=2)
     grade_all(a_class)
     assert table(a_class)["ada"]["score"] == full
+
+
+def test_an_extension_is_granted_as_the_page_says_before_anything_is_handed_in(
+    course: Course, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "book" / "instructors" / "grading.md").read_text("utf-8")
+    snippet = re.search(r"^Extensions$.*?^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert snippet
+    monkeypatch.chdir(course.root)
+    exec(snippet[1], {})
+    hand_in("bob", **RIGHT)
+    grade_all(course)
+    assert {s: r["status"] for s, r in table(course).items()} == {"ada": "missing", "bob": "graded"}
+    hand_in("ada", **RIGHT)
+    grade_all(course)
+    assert table(course)["ada"]["score"] == table(course)["bob"]["score"]
+    with gradebook.open_gradebook(course) as book:
+        assert book.find_submission(SLUG, "ada").extension == timedelta(days=2)
 
 
 def test_recording_twice_changes_nothing(a_class: Course) -> None:
