@@ -135,6 +135,35 @@ def record(course: Course, attempts: list[Attempt]) -> list[Reread]:
     return rereads
 
 
+def grant_extension(course: Course, slug: str, student: str, **time: float) -> None:
+    """Give a student more time for an assignment, whether or not something was handed in.
+
+    Args:
+        course: where the class is.
+        slug: the assignment.
+        student: as the folders and the roster call them.
+        time: `minutes`, `hours`, `days` and `weeks` after the due date. They replace what was
+            granted before; none at all takes it back.
+
+    Raises:
+        CourseError: nobody is called so.
+    """
+    prepare(course, slug)
+    roster = Roster.of(course)
+    people = {p.student_id: p for p in (roster.people if roster else ())}
+    with open_gradebook(course) as gradebook:
+        known = {*people, *course.students, *(s.id for s in gradebook.students)}
+        if student not in known:
+            raise CourseError(f"nobody is called {student} here: not in a folder, nor in a roster")
+        _enter_student(gradebook, student, people.get(student))
+        with gradebook.db.no_autoflush:
+            submission = gradebook.update_or_create_submission(slug, student)
+        if course.latest(slug, student) is None:  # there is nothing yet to be read
+            for grade in (g for n in submission.notebooks for g in n.grades):
+                grade.needs_manual_grade = False
+        gradebook.grant_extension(slug, student, **time)
+
+
 def _enter_student(gradebook: Any, student: str, person: Person | None) -> None:
     """See to it that the gradebook has a student, by the roster's name where it has none."""
     entered = gradebook.update_or_create_student(student)

@@ -20,6 +20,7 @@ import sqlalchemy
 
 from coursework import batch, gradebook, grades
 from coursework.classroom import Course
+from coursework.errors import CourseError
 from tests.coursework.conftest import ROOT, use_database
 from tests.coursework.submissions import RIGHT, SLUG
 
@@ -180,7 +181,13 @@ def test_an_extension_is_granted_as_the_page_says_before_anything_is_handed_in(
     snippet = re.search(r"^Extensions$.*?^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     assert snippet
     monkeypatch.chdir(course.root)
+    with pytest.raises(CourseError, match="nobody is called ada"):
+        exec(snippet[1], {})
+    (course.classroom / "roster.csv").write_text("student_id,first_name\nada,Ada\n")
     exec(snippet[1], {})
+    with gradebook.open_gradebook(course) as book:
+        submission = book.find_submission(SLUG, "ada")
+        assert submission.student.first_name == "Ada" and not submission.needs_manual_grade
     hand_in("bob", **RIGHT)
     grade_all(course)
     assert {s: r["status"] for s, r in table(course).items()} == {"ada": "missing", "bob": "graded"}
