@@ -3,6 +3,7 @@
     classroom/submitted/STUDENT/SLUG/SLUG.ipynb    what was handed in
     classroom/attempts/SLUG/STUDENT/0001.json      what grading it gave: the truth
     classroom/gradebook.db, classroom/autograded/  rebuilt from the attempts
+    classroom/shown/SLUG/STUDENT.json              which answers formgrader shows (`gradebook`)
 
 An attempt is written to the side and renamed, so that it is there whole or not at all.
 """
