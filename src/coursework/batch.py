@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -45,7 +47,10 @@ class Outcome:
 
     @property
     def score_changed(self) -> bool:
-        return self.before is not None and self.before.result.points != self.attempt.result.points
+        if self.before is None:
+            return False
+        before, now = self.before.result, self.attempt.result
+        return (before.points, bool(before.exercises)) != (now.points, bool(now.exercises))
 
 
 def jobs_of(
@@ -82,11 +87,31 @@ def started(
     for slug in {job.slug for job in todo}:
         processes.site(by_slug(slug).number)  # made here, and shared by the processes of the pool
     _get_ready(todo[0])
-    with ProcessPoolExecutor(max_workers=min(workers, len(todo))) as pool:
-        try:
-            yield chain(done, _as_they_come(pool, todo))
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    with _pool(min(workers, len(todo))) as pool:
+        yield chain(done, _as_they_come(pool, todo))
+
+
+@contextmanager
+def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that grade. An interrupt is for this process alone, and it ends them."""
+    pool = ProcessPoolExecutor(max_workers=workers, initializer=_leave_interrupts_to_the_parent)
+    try:
+        yield pool
+    except KeyboardInterrupt:
+        for process in list((pool._processes or {}).values()):  # Python 3.14: terminate_workers()
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_interrupts_to_the_parent() -> None:
+    """In a process that grades: Ctrl-C reaches it too, and would be a traceback for each.
+
+    It ends by an exception, so that the worker with a student's code is ended before.
+    """
+    signal.signal(signal.SIGINT, lambda *_: None)  # a handler: SIG_IGN would pass on to workers
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
 def _get_ready(job: Job) -> None:
@@ -119,7 +144,7 @@ def _as_they_come(pool: ProcessPoolExecutor, todo: Sequence[Job]) -> Iterator[Ou
 
 def _grade_alone(job: Job) -> Outcome:
     """Grade what was on its way when a process of the judge died: it may be the reason."""
-    with ProcessPoolExecutor(max_workers=1) as pool:
+    with _pool(1) as pool:
         try:
             return pool.submit(grade_job, job).result()
         except BrokenProcessPool:

@@ -29,6 +29,7 @@ from coursework.errors import CourseError
 TARGETS = ("html", "linkcheck")
 BUILT = "_build"
 LOG = Path(BUILT, "build.log")
+MOST_LINES = 5  #: of what a kernel said before it died
 
 #: What a page's cells compute with: code, and tables that were made beforehand.
 _CODE = ("src/**/*.py", "src/attend/data/*", "book/data/*", "requirements.txt")
@@ -70,7 +71,9 @@ def build(
         say(problem)
     if problems:
         said = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise CourseError(f"The book has {said}, shown above; all that was said is in {LOG}.")
+        raise CourseError(
+            f"The book has {said}, shown above; all that was said is in {root / LOG}."
+        )
     if target == "html":
         (root / _BOOK_STAMP).write_text(_digest(root, _BOOK + _CODE))
     return root / BUILT / "html"
@@ -172,14 +175,22 @@ def _run_builder(target: str, root: Path, say: Callable[[str], None]) -> list[st
         drain = threading.Thread(target=lambda: errors.extend(process.stderr))
         drain.start()
         output = []
-        for line in process.stdout:
-            output.append(_COLOUR.sub("", line))
-            if step := _step(output[-1], root):
-                say(step)
+        try:
+            for line in process.stdout:
+                output.append(_COLOUR.sub("", line))
+                if step := _step(output[-1], root):
+                    say(step)
+        except KeyboardInterrupt:
+            process.terminate()
+            drain.join(10)  # it ends its kernels first
+            process.kill()
+            raise
         drain.join()
     complaints = _COLOUR.sub("", "".join(errors))
     (root / LOG).write_text("".join(output) + complaints, encoding="utf-8")
-    return _problems(complaints, process.returncode)
+    running = _RUNS.findall("".join(output))
+    page = f"{Path(running[-1]).relative_to(root)}: " if running else ""
+    return _problems(complaints, process.returncode, page)
 
 
 def _step(line: str, root: Path) -> str | None:
@@ -192,11 +203,12 @@ def _step(line: str, root: Path) -> str | None:
     return None
 
 
-def _problems(complaints: str, code: int) -> list[str]:
+def _problems(complaints: str, code: int, page: str) -> list[str]:
     """Return the warnings and errors in what the builder wrote to stderr.
 
-    Where it stopped in the middle, that is the cell that failed or, failing that, the last line of
-    its traceback.
+    Where it stopped in the middle, that is the cell that failed. Failing that, it is the exception
+    with which the trouble began, led by `page`, whose cells ran last, below what the kernel said
+    before it; what follows in the traceback tells only how the builder took it.
     """
     found = re.findall(r"^.*?\b(?:WARNING|ERROR|CRITICAL): .*$", complaints, re.MULTILINE)
     cell = re.search(
@@ -207,8 +219,13 @@ def _problems(complaints: str, code: int) -> list[str]:
     if cell:
         found.append(cell[1].strip())
     if code and not found:
-        lines = [line for line in complaints.splitlines() if line.strip(" =")]
-        found.append(lines[-1] if lines else f"The builder ended with code {code}.")
+        first, *later = complaints.split("\nThe above exception was the direct cause", 1)
+        lines = [line for line in first.splitlines() if line.strip(" =")]
+        said = lines[-1] if lines else f"The builder ended with code {code}."
+        heard, exception, _ = first.partition("\nException occurred:")
+        lines = heard.splitlines() if exception else []
+        kernel = [line for line in lines if line.strip() and "[IPKernelApp]" not in line]
+        found.append("\n".join([*kernel[-MOST_LINES:], f"{page if later else ''}{said}"]))
     return found
 
 

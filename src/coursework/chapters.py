@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -95,8 +96,15 @@ def by_slug(slug: str) -> Chapter:
     if private.is_elsewhere(slug):
         raise ValueError(private.elsewhere(slug))
     slugs = [chapter.slug for chapter in chapters()]
-    near = get_close_matches(slug, slugs, n=3, cutoff=0.4) or slugs
-    raise ValueError(f"there is no chapter {slug!r}; did you mean {', '.join(near)}?")
+    near = get_close_matches(slug, slugs, n=3, cutoff=0.6)
+    hint = f"did you mean {listed(near, 'or')}?" if near else f"there are {listed(slugs, 'and')}"
+    raise ValueError(f"there is no chapter {slug!r}; {hint}")
+
+
+def listed(names: Sequence[str], word: str) -> str:
+    """Names as a sentence lists them: `a, b or c`."""
+    *first, last = names
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def chapters_from(number: int) -> tuple[Chapter, ...]:

@@ -3,6 +3,7 @@
     classroom/submitted/STUDENT/SLUG/SLUG.ipynb    what was handed in
     classroom/attempts/SLUG/STUDENT/0001.json      what grading it gave: the truth
     classroom/gradebook.db, classroom/autograded/  rebuilt from the attempts
+    classroom/shown/SLUG/STUDENT.json              which answers formgrader shows (`gradebook`)
 
 An attempt is written to the side and renamed, so that it is there whole or not at all.
 """
@@ -74,6 +75,13 @@ class Course:
         right = {p for slug in self.slugs for p in submitted.glob(f"*/{slug}/**/*.ipynb")}
         found = {p for p in submitted.rglob("*.ipynb") if ".ipynb_checkpoints" not in p.parts}
         return sorted(found - right)
+
+    def unknown_slugs(self) -> tuple[str, ...]:
+        """Assignments with work in the classroom that the course does not have."""
+        notebooks = self.classroom.glob("submitted/*/*/*.ipynb")
+        graded = self.classroom.glob("attempts/*/*/[0-9]*.json")
+        found = {p.parent.name for p in notebooks} | {p.parent.parent.name for p in graded}
+        return tuple(sorted(s for s in found - set(self.slugs) if not s.startswith(".")))
 
     @property
     def students(self) -> tuple[str, ...]:

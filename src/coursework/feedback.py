@@ -1,6 +1,7 @@
 """Feedback: a page for each student and assignment, made from the attempt as often as one likes.
 
     classroom/feedback/STUDENT/SLUG.html
+    classroom/feedback/STUDENT/SLUG/SLUG.html    for nbgrader's exchange, if the work came by it
 
 A page is one file without a script or a request, the same each time it is made. Of the attempt it
 shows the words for the student (`Graded.feedback`), never those for the instructor, which hold
@@ -9,6 +10,7 @@ graded inputs and right values. Manual scores and comments come from the gradebo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -21,8 +23,10 @@ from coursework.classroom import Attempt, Course, write_aside
 from coursework.errors import CourseError
 from coursework.judge.grading import Graded, OpenQuestion
 from coursework.plain import readable
+from coursework.roster import Roster
 
 NOT_GRADED = ("unreadable", "error")
+_OF_THE_EXCHANGE = ("timestamp.txt", "submission_secret.txt")  #: which `nbgrader submit` adds
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Part:
     name: str
     title: str  #: what came of it, in a few words
     state: str  #: "right", "wrong", "to do" or "waiting"
-    points: float | None  #: None where a person has still to read it
+    points: float | None  #: None where nobody has read it yet
     max_points: float
     sentences: tuple[str, ...] = ()
     properties: tuple[tuple[str, int, int], ...] = ()
@@ -60,6 +64,8 @@ def write(course: Course, slugs: Sequence[str], students: Sequence[str] = ()) ->
     """
     with gradebook.open_gradebook(course) as book:
         people = {s.id: s for s in book.students}
+        roster = Roster.of(course)
+        named = {p.student_id: p for p in (roster.people if roster else ())}
         everybody = sorted({*people, *course.students})
         if unknown := set(students) - set(everybody):
             raise CourseError(f"nobody is called {', '.join(sorted(unknown))} here")
@@ -68,13 +74,14 @@ def write(course: Course, slugs: Sequence[str], students: Sequence[str] = ()) ->
             for student in students or everybody:
                 text = page(
                     slug,
-                    _name(student, people.get(student)),
+                    _name(student, people.get(student), named.get(student)),
                     attempts.get(student),
                     Marks.of(book, slug, student),
                     handed_in=student in submissions,
                 )
                 path = _path(course, student, slug)
                 write_aside(path, text)
+                _lay_for_the_exchange(submissions.get(student), path)
                 yield Page(student, slug, path)
 
 
@@ -84,9 +91,26 @@ def _path(course: Course, student: str, slug: str) -> Path:
     return course.classroom / "feedback" / student / f"{slug}.html"
 
 
-def _name(student: str, person: Any) -> str:
-    names = (getattr(person, "first_name", None), getattr(person, "last_name", None))
-    return " ".join(filter(None, names)) or student
+def _lay_for_the_exchange(submission: Path | None, page: Path) -> None:
+    """Lay a page where `nbgrader release_feedback` takes it, if the work came by the exchange.
+
+    The student's own nbgrader finds it there by a secret that it handed in with the work.
+    """
+    files = [submission / name for name in _OF_THE_EXCHANGE] if submission else []
+    if not files or not all(path.is_file() for path in files):
+        return
+    folder = page.with_suffix("")
+    for path in (page, *files):
+        write_aside(folder / path.name, path.read_text(encoding="utf-8"))
+
+
+def _name(student: str, *people: Any) -> str:
+    """The name that the gradebook or the roster has, with the id, by which both know a student."""
+    for person in people:
+        names = (getattr(person, "first_name", None), getattr(person, "last_name", None))
+        if any(names):
+            return f"{' '.join(filter(None, names))} ({student})"
+    return student
 
 
 # What people gave -----------------------------------------------------------------------------
@@ -100,6 +124,7 @@ class Marks:
     extra: dict[str, float]
     comments: dict[str, str]
     penalty: float = 0.0  #: for handing in late
+    outdated: frozenset[str] = frozenset()  #: cells whose answer changed after it got its score
 
     @classmethod
     def of(cls, book: Any, slug: str, student: str) -> Marks:
@@ -117,6 +142,9 @@ class Marks:
             {g.cell.name: g.extra_credit for g in grades if g.extra_credit},
             {c.cell.name: c.manual_comment for c in comments if c.manual_comment},
             submission.late_submission_penalty or 0.0,
+            frozenset(
+                g.cell.name for g in grades if g.needs_manual_grade and g.manual_score is not None
+            ),
         )
 
 
@@ -210,6 +238,9 @@ def _question(question: OpenQuestion, marks: Marks) -> Part:
         score, title, state = 0.0, "nothing was written", "to do"
     elif score is None:
         title, state = "your answer is there; a person reads it", "waiting"
+    elif question.grade_id in marks.outdated:
+        title = "your answer has changed since a person graded it; it is read again"
+        state = "waiting"
     else:
         title, state = "read and graded by a person", "read"
     return Part(
@@ -233,6 +264,16 @@ def _given(marks: Marks, grade_id: str) -> dict[str, Any]:
     }
 
 
+_EMPHASIS = re.compile(r"(?<![\w*])\*(\w[^*\n]*\w|\w)\*(?![\w*])")
+
+
+def _emphasis(text: str) -> Any:
+    """Text as HTML, in which words that stand in *asterisks* are emphasised."""
+    from markupsafe import Markup, escape
+
+    return Markup(_EMPHASIS.sub(r"<em>\1</em>", str(escape(text))))
+
+
 @cache
 def template(name: str) -> Any:
     """A template of ours, in which everything that is put in is text."""
@@ -247,4 +288,5 @@ def template(name: str) -> Any:
         keep_trailing_newline=True,
     )
     environment.filters["number"] = "{:g}".format
+    environment.filters["emphasis"] = _emphasis
     return environment.get_template(name)

@@ -1,7 +1,8 @@
 """nbgrader's gradebook, rebuilt from the attempts as often as one likes.
 
 Automatic scores come from the attempts. Manual scores, comments and extra credit live here alone
-and are never touched.
+and are never touched. An answer that was replaced after a person graded it waits to be read again;
+`classroom/shown/SLUG/STUDENT.json` has the hashes by which that is known.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ import hashlib
 import json
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,8 +25,9 @@ from nbformat.v4 import new_code_cell
 from coursework.classroom import Attempt, Course, write_aside
 from coursework.errors import CourseError
 from coursework.judge.grading import Graded, Master
-from coursework.judge.submission import find_notebook, match, read_cells, sha256
+from coursework.judge.submission import Part, find_notebook, match, read_cells, sha256
 from coursework.release import generate, nbgrader_config
+from coursework.roster import Person, Roster
 
 
 @contextmanager
@@ -38,7 +42,9 @@ def open_gradebook(course: Course) -> Iterator[Any]:
 
     settings = nbgrader_config(course.root).CourseDirectory
     try:
-        with Gradebook(settings.db_url, settings.course_id) as gradebook:
+        with _interrupts_held_back():  # a new gradebook starts alembic, which Ctrl-C reaches too
+            gradebook = Gradebook(settings.db_url, settings.course_id)
+        with gradebook:
             yield gradebook
     except ArgumentError as error:
         raise CourseError(
@@ -50,6 +56,19 @@ def open_gradebook(course: Course) -> Iterator[Any]:
         raise CourseError(
             f"the gradebook {_without_secrets(settings.db_url)} cannot be used: {reason}"
         ) from error
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Have an interrupt wait, here and in the programs that are started meanwhile."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _without_secrets(db_url: str) -> str:
@@ -65,6 +84,7 @@ def prepare(course: Course, slug: str) -> None:
     That takes nbgrader seconds, and is left out where this very gradebook has this very notebook.
 
     Raises:
+        CourseError: the gradebook cannot be written.
         ReleaseError: the solution is not fit for it, or has other cells than the ones that
             submissions in the gradebook belong to.
     """
@@ -73,6 +93,7 @@ def prepare(course: Course, slug: str) -> None:
     state = f"{sha256(course.master(slug))} in {database.hexdigest()}"
     with open_gradebook(course) as gradebook:
         known = any(a.name == slug for a in gradebook.assignments)
+        _require_writable(gradebook)
     if known and note.is_file() and note.read_text() == state:
         return
     with tempfile.TemporaryDirectory() as nowhere:
@@ -80,38 +101,106 @@ def prepare(course: Course, slug: str) -> None:
     write_aside(note, state)
 
 
-def record(course: Course, attempts: list[Attempt]) -> None:
-    """Enter attempts into the gradebook, and lay their notebooks where formgrader looks."""
+def _require_writable(gradebook: Any) -> None:
+    """Write what is there already: what cannot be written had better be known before grading."""
+    from sqlalchemy import text
+
+    gradebook.db.execute(text("UPDATE alembic_version SET version_num = version_num"))
+    gradebook.db.rollback()
+
+
+@dataclass(frozen=True)
+class Reread:
+    """An answer that is no longer the one to which a person gave points."""
+
+    student: str
+    slug: str
+    grade_id: str
+
+
+def record(course: Course, attempts: list[Attempt]) -> list[Reread]:
+    """Enter attempts into the gradebook, and lay their notebooks where formgrader looks.
+
+    Returns:
+        the answers that have changed since they were graded by hand, and wait to be read again.
+    """
     from nbgrader.api import BaseCell
 
+    rereads: list[Reread] = []
+    roster = Roster.of(course)
+    people = {p.student_id: p for p in (roster.people if roster else ())}
     with open_gradebook(course) as gradebook:
         # The cells are the same for all students. Held here, they are read from the database once.
         gradebook.db().expire_on_commit = False
         _cells = gradebook.db.query(BaseCell).all()
         penalty = _penalty_for_being_late(course)
         for attempt in attempts:
-            _record_scores(gradebook, attempt)
+            _enter_student(gradebook, attempt.student, people.get(attempt.student))
+            rereads += _record_scores(gradebook, course, attempt)
             gradebook.db.commit()
             _record_lateness(gradebook, course, attempt, penalty)
             gradebook.db.commit()
     for attempt in attempts:
         _lay_notebook(course, attempt)
+    return rereads
 
 
-def _record_scores(gradebook: Any, attempt: Attempt) -> None:
+def grant_extension(course: Course, slug: str, student: str, **time: float) -> None:
+    """Give a student more time for an assignment, whether or not something was handed in.
+
+    Args:
+        course: where the class is.
+        slug: the assignment.
+        student: as the folders and the roster call them.
+        time: `minutes`, `hours`, `days` and `weeks` after the due date. They replace what was
+            granted before; none at all takes it back.
+
+    Raises:
+        CourseError: nobody is called so.
+    """
+    prepare(course, slug)
+    roster = Roster.of(course)
+    people = {p.student_id: p for p in (roster.people if roster else ())}
+    with open_gradebook(course) as gradebook:
+        known = {*people, *course.students, *(s.id for s in gradebook.students)}
+        if student not in known:
+            raise CourseError(f"nobody is called {student} here: not in a folder, nor in a roster")
+        _enter_student(gradebook, student, people.get(student))
+        with gradebook.db.no_autoflush:
+            submission = gradebook.update_or_create_submission(slug, student)
+        if course.latest(slug, student) is None:  # there is nothing yet to be read
+            for grade in (g for n in submission.notebooks for g in n.grades):
+                grade.needs_manual_grade = False
+        gradebook.grant_extension(slug, student, **time)
+
+
+def _enter_student(gradebook: Any, student: str, person: Person | None) -> None:
+    """See to it that the gradebook has a student, by the roster's name where it has none."""
+    entered = gradebook.update_or_create_student(student)
+    for name in ("first_name", "last_name", "email"):
+        if person and not getattr(entered, name):
+            setattr(entered, name, getattr(person, name) or None)
+
+
+def _record_scores(gradebook: Any, course: Course, attempt: Attempt) -> Iterator[Reread]:
     slug = attempt.result.slug
-    gradebook.update_or_create_student(attempt.student)
     with gradebook.db.no_autoflush:
         submission = gradebook.update_or_create_submission(slug, attempt.student)
     scores = {e.grade_id: e.points for e in attempt.result.exercises}
     open_questions = {q.grade_id: q for q in attempt.result.manual}
+    shown = _shown(course, slug, attempt.student)
     (notebook,) = submission.notebooks
     for grade in notebook.grades:
         question = open_questions.get(grade.cell.name)
         if question:
             # Nothing written is worth nothing; everything else is for a person to read.
             grade.auto_score = None if question.answered else 0.0
-            grade.needs_manual_grade = question.answered and grade.manual_score is None
+            if grade.manual_score is None:
+                grade.needs_manual_grade = question.answered
+            elif shown.get(question.grade_id, question.answer_sha256) != question.answer_sha256:
+                grade.needs_manual_grade = True
+            if grade.needs_manual_grade and grade.manual_score is not None:
+                yield Reread(attempt.student, slug, question.grade_id)
         else:
             grade.auto_score = scores.get(grade.cell.name)
             grade.needs_manual_grade = False
@@ -157,6 +246,19 @@ def _handed_in(folder: Path) -> datetime | None:
         return None
 
 
+def _shown_path(course: Course, slug: str, student: str) -> Path:
+    return course.classroom / "shown" / slug / f"{student}.json"
+
+
+def _shown(course: Course, slug: str, student: str) -> dict[str, str]:
+    """Hashes of the answers that formgrader has shown last, to which points by hand belong."""
+    try:
+        shown = json.loads(_shown_path(course, slug, student).read_text(encoding="utf-8"))
+        return dict(shown)
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
 def _lay_notebook(course: Course, attempt: Attempt) -> None:
     """The graded notebook: the master's cells, the student's answers, and what came of them."""
     slug = attempt.result.slug
@@ -167,6 +269,8 @@ def _lay_notebook(course: Course, attempt: Attempt) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     graded = json.dumps(_graded_notebook(course, attempt))
     (folder / f"{slug}.ipynb").write_text(graded, encoding="utf-8")
+    answers = {q.grade_id: q.answer_sha256 for q in attempt.result.manual}
+    write_aside(_shown_path(course, slug, attempt.student), json.dumps(answers))
 
 
 def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:
@@ -186,7 +290,7 @@ def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:
         if role == "answer":
             mine = [p for p in waiting if grade_id in p.answers]
             last = waiting.index(mine[-1]) if mine else -1
-            cells += [new_code_cell(p.source) for p in waiting[: last + 1] if p not in mine]
+            cells += [_helper(p) for p in waiting[: last + 1] if p not in mine]
             waiting = waiting[last + 1 :]
             cell["source"] = "\n\n".join(p.source for p in mine)
         elif grade_id in found.manual:
@@ -194,7 +298,12 @@ def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:
         elif grade_id in graded:
             cell["outputs"] = _outputs(graded[grade_id])
         cells.append(cell)
-    return {**notebook, "cells": cells + [new_code_cell(p.source) for p in waiting]}
+    return {**notebook, "cells": cells + [_helper(p) for p in waiting]}
+
+
+def _helper(part: Part) -> Any:
+    """A cell that answers nothing, with an id that is the same each time."""
+    return new_code_cell(part.source, id=hashlib.sha256(part.name.encode()).hexdigest()[:8])
 
 
 #: In Markdown, what can make a tag, a link or, in a formula, a link or a command for one.

@@ -68,14 +68,14 @@ def _row(
     if row["status"] in NO_SCORE:
         return row
     submission = gradebook.find_submission(assignment.name, student)
-    if row["status"] == "needs manual" and not submission.needs_manual_grade:
-        row["status"] = "graded"  # somebody has read it
     return row | _score(submission)
 
 
 def _score(submission: Any) -> dict[str, Any]:
     penalty = submission.late_submission_penalty or 0.0
     return {
+        # Somebody may have read it since it was graded, or have to read it once more.
+        "status": "needs manual" if submission.needs_manual_grade else "graded",
         "timestamp": submission.timestamp or "",
         "raw_score": submission.score,
         "late_submission_penalty": penalty,
@@ -93,11 +93,8 @@ def _without_attempt(gradebook: Any, course: Course, slug: str, student: str) ->
         if student not in course.submissions(slug):
             return {}
         return {"reason": f"Handed in and not graded yet: course grade {slug}"}
-    waits = submission.needs_manual_grade
-    return _score(submission) | {
-        "status": "needs manual" if waits else "graded",
-        "reason": "Graded by nbgrader autograde; course grade would say why.",
-    }
+    reason = "Graded by nbgrader autograde; course grade would say why."
+    return _score(submission) | {"reason": reason}
 
 
 def _reason(attempt: Attempt | None) -> str:

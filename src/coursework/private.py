@@ -139,6 +139,16 @@ def elsewhere(name: str) -> str:
     )
 
 
+def unknown(slug: str) -> str:
+    """What there is to say of work for an assignment that the course does not have."""
+    there = folder()
+    names = f"names {there}" if there else "is not set"
+    return (
+        f"this course has no assignment {slug}. An instructor's own are found by the variable "
+        f"{VARIABLE}, which {names}"
+    )
+
+
 def use(path: Path) -> None:
     """Take private exercises from a folder, in this process and in those that it starts."""
     os.environ[VARIABLE] = str(path)

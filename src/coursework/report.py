@@ -12,14 +12,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from statistics import mean, median
-from typing import Any
 
 from coursework.chapters import Chapter, by_slug
 from coursework.classroom import Attempt, Course
 from coursework.exercise import Exercise
 from coursework.exercises import for_chapter
 from coursework.feedback import template
+from coursework.judge.grading import Result
 from coursework.judge.submission import Unreadable, find_notebook, match, read_cells
+from coursework.roster import Roster
 
 BARS = 10  #: of the histogram
 MOST_LINES = 40  #: of an example
@@ -65,7 +66,7 @@ class Change:
 
     student: str
     before: float | None
-    now: float
+    now: float | None
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,17 @@ class Assignment:
 
 def page(course: Course, slugs: Sequence[str], now: datetime) -> str:
     """The page, as one HTML file that asks for nothing else."""
-    everybody = course.students
+    there = course.students
+    roster = Roster.of(course)
+    everybody = {*there, *(p.student_id for p in (roster.people if roster else ()))}
     assignments = [of(course, slug, everybody) for slug in slugs]
     shown = [a for a in assignments if a.graded or a.broken]
-    return template("report.html").render(assignments=shown, students=len(everybody), now=now)
+    return template("report.html").render(
+        assignments=shown,
+        students=len(there),
+        people=len(roster.people) if roster else 0,
+        now=now,
+    )
 
 
 def of(course: Course, slug: str, everybody: Iterable[str]) -> Assignment:
@@ -228,5 +236,8 @@ def _changes(course: Course, slug: str, attempts: dict[str, Attempt]) -> Iterabl
         if before.points != attempt.result.points or bool(before.exercises) != bool(
             attempt.result.exercises
         ):
-            was: Any = before.points if before.exercises else None
-            yield Change(student, was, attempt.result.points)
+            yield Change(student, _score(before), _score(attempt.result))
+
+
+def _score(result: Result) -> float | None:
+    return result.points if result.exercises else None

@@ -4,8 +4,11 @@ A throw-away book of one page is built with the course's own settings and extens
 """
 
 import gzip
+import json
 import shutil
+import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
@@ -203,6 +206,34 @@ def test_a_damaged_page_fails_the_build_and_is_named(small_book, damage):
     assert complaint in said
     assert "00-page" in said
     assert "The book has 1 problem" in said or damage in ("a failing cell",)
+    assert not builder.is_fresh(small_book.root)
+
+
+def test_a_kernel_that_dies_is_named_with_its_page_and_the_log(small_book, monkeypatch):
+    kernel = small_book.root / "jupyter" / "kernels" / "python3" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    argv = [sys.executable, "-c", "raise SystemExit('no room')", "{connection_file}"]
+    kernel.write_text(json.dumps({"argv": argv, "display_name": "x", "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(small_book.root / "jupyter"))
+    html, said = small_book(NOTEBOOK + "```{code-cell} python\n1 + 1\n```\n")
+    assert html is None
+    kernel, problem, ending = said.splitlines()[-3:]
+    assert kernel == "no room"
+    assert problem == "book/00-page.md: RuntimeError: Kernel died before replying to kernel_info"
+    assert "1 problem" in ending and str(small_book.root / builder.LOG) in ending
+
+
+def test_a_build_that_is_interrupted_ends_the_builder(small_book):
+    def interrupt(line):
+        if "running the cells" in line:
+            raise KeyboardInterrupt
+
+    page = NOTEBOOK + "```{code-cell} python\nimport time\ntime.sleep(600)\n```\n"
+    (small_book.root / "book" / "00-page.md").write_text(page)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        builder.build(small_book.root, say=interrupt)
+    assert time.monotonic() - began < 60
     assert not builder.is_fresh(small_book.root)
 
 

@@ -151,3 +151,6 @@ def test_nbgraders_exchange_carries_notebooks_to_and_fro(folder: Path, tmp_path:
     times = list((folder / "classroom" / "submitted").glob(f"*/{SLUG}/timestamp.txt"))
     assert times, "nothing was collected"
     assert read_cells(times[0].with_name(f"{SLUG}.ipynb"))[0]
+    (fetched,) = (student / SLUG / "feedback").glob(f"*/{SLUG}.html")
+    (ours,) = (folder / "classroom" / "feedback").glob(f"{times[0].parts[-3]}/{SLUG}.html")
+    assert fetched.read_text("utf-8") == ours.read_text("utf-8")

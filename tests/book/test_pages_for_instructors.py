@@ -12,7 +12,7 @@ import typer.main
 
 from coursework import check, private
 from coursework.chapters import PRIVATE
-from coursework.commands import app
+from coursework.commands.program import app
 from coursework.judge import sandbox
 from coursework.judge.grading import STATUSES
 from tests.book.cells import BOOK

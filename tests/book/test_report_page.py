@@ -34,7 +34,7 @@ CLASS = Assignment(
 def opened(visit, tmp_path):
     def open_page(**settings):
         text = template("report.html").render(
-            assignments=[CLASS], students=14, now=datetime(2026, 3, 4, 5, 6)
+            assignments=[CLASS], students=14, people=16, now=datetime(2026, 3, 4, 5, 6)
         )
         path = tmp_path / "report.html"
         path.write_text(text, encoding="utf-8")

@@ -311,7 +311,30 @@ def test_a_person_has_the_name_that_the_gradebook_gives(a_class: Course) -> None
         book.update_or_create_student("ada", first_name="Ada", last_name="<King>")
     pages = pages_of(a_class, "ada")
     assert set(pages) == {"ada"}
-    assert "Feedback for Ada <King>" in text_of(pages["ada"])
+    assert "Feedback for Ada <King> (ada)" in text_of(pages["ada"])
+
+
+def test_a_person_has_the_name_of_the_roster_where_the_gradebook_has_none(a_class: Course) -> None:
+    roster = "student_id,last_name,first_name\nbob,Noyce,Bob\n"
+    (a_class.classroom / "roster.csv").write_text(roster)
+    assert "Feedback for Bob Noyce (bob)" in text_of(pages_of(a_class, "bob")["bob"])
+    assert "Feedback for ada" in text_of(pages_of(a_class, "ada")["ada"])
+
+
+def test_an_answer_that_changed_after_a_person_graded_it_waits_with_its_points() -> None:
+    marks = Marks({"open_question": 3.5}, {}, {}, outdated=frozenset({"open_question"}))
+    text = text_of(feedback.page(SLUG, "ada", ATTEMPT, marks))
+    assert "9.5 of 16 points so far. A person has still to read: open question" in text
+    assert "your answer has changed since a person graded it" in text
+
+
+def test_words_in_asterisks_are_emphasised_and_signs_of_multiplication_are_not() -> None:
+    said = "The *standard deviation* is q*k*v, 2 * <b> * 3."
+    exercise = replace(RESULT.exercises[0], feedback=f"✗ row_entropy: wrong.\n  {said}")
+    page = feedback.page(
+        SLUG, "ada", replace(ATTEMPT, result=replace(RESULT, exercises=(exercise,)))
+    )
+    assert "The <em>standard deviation</em> is q*k*v, 2 * &lt;b&gt; * 3." in page
 
 
 def test_no_page_is_written_outside_of_the_feedback_folder(course: Course) -> None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,8 @@ import sqlalchemy
 
 from coursework import batch, gradebook, grades
 from coursework.classroom import Course
-from tests.coursework.conftest import use_database
+from coursework.errors import CourseError
+from tests.coursework.conftest import ROOT, use_database
 from tests.coursework.submissions import RIGHT, SLUG
 
 pytestmark = pytest.mark.slow
@@ -34,10 +37,10 @@ def course(request: pytest.FixtureRequest, course: Course) -> Course:
     return course
 
 
-def grade_all(course: Course) -> None:
+def grade_all(course: Course) -> list[gradebook.Reread]:
     gradebook.prepare(course, SLUG)
     outcomes = list(batch.run(batch.jobs_of(course, [SLUG], [], None), workers=2))
-    gradebook.record(course, [o.attempt for o in outcomes])
+    return gradebook.record(course, [o.attempt for o in outcomes])
 
 
 def table(course: Course) -> dict[str, dict[str, str]]:
@@ -103,6 +106,42 @@ def test_a_manual_grade_counts_and_survives_everything(a_class: Course, hand_in:
         assert comment.manual_comment == "Well argued."
 
 
+def test_an_answer_that_was_replaced_waits_for_a_person_again_and_keeps_its_points(
+    a_class: Course, hand_in: HandIn
+) -> None:
+    before = float(table(a_class)["ada"]["score"])
+    manual_grade(a_class, "ada", 3.5, "Well argued.")
+    assert grade_all(a_class) == [] and table(a_class)["ada"]["status"] == "graded"
+    hand_in("ada", open_question="Because I say so.", **RIGHT)
+    for _ in range(2):  # until somebody has read it
+        assert grade_all(a_class) == [gradebook.Reread("ada", SLUG, "open_question")]
+        row = table(a_class)["ada"]
+        assert (row["status"], float(row["score"])) == ("needs manual", before + 3.5)
+    with gradebook.open_gradebook(a_class) as book:
+        assert book.find_grade("open_question", SLUG, SLUG, "ada").needs_manual_grade
+        comment = book.find_comment("open_question", SLUG, SLUG, "ada")
+        assert comment.manual_comment == "Well argued."
+    manual_grade(a_class, "ada", 1.0, "Why?")
+    assert grade_all(a_class) == [] and table(a_class)["ada"]["status"] == "graded"
+
+
+def test_a_gradebook_has_the_names_of_the_roster_where_it_has_none_of_its_own(
+    a_class: Course,
+) -> None:
+    with gradebook.open_gradebook(a_class) as book:
+        book.update_or_create_student("bob", first_name="Robert")
+    (a_class.classroom / "roster.csv").write_text(
+        "student_id,last_name,first_name,email\nada,Lovelace,Ada,ada@example.org\n"
+        "bob,Noyce,Bob,\nzoe,Z,Zoe,\n"
+    )
+    grade_all(a_class)
+    with gradebook.open_gradebook(a_class) as book:
+        people = {s.id: (s.first_name, s.last_name, s.email) for s in book.students}
+    assert people["ada"] == ("Ada", "Lovelace", "ada@example.org")
+    assert people["bob"] == ("Robert", "Noyce", None)
+    assert "zoe" not in people and people["eve"] == (None, None, None)
+
+
 @pytest.mark.parametrize("text", ["", "yesterday evening", "\u0660", "0", "9" * 400])
 def test_a_time_that_is_none_leaves_the_work_in_time(
     a_class: Course, hand_in: HandIn, text: str
@@ -135,10 +174,46 @@ def test_work_handed_in_late_loses_what_the_settings_say_but_not_within_an_exten
     assert table(a_class)["ada"]["score"] == full
 
 
-def test_recording_twice_changes_nothing(a_class: Course) -> None:
-    before = table(a_class)
+def test_an_extension_is_granted_as_the_page_says_before_anything_is_handed_in(
+    course: Course, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "book" / "instructors" / "grading.md").read_text("utf-8")
+    snippet = re.search(r"^Extensions$.*?^```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert snippet
+    monkeypatch.chdir(course.root)
+    with pytest.raises(CourseError, match="nobody is called ada"):
+        exec(snippet[1], {})
+    (course.classroom / "roster.csv").write_text("student_id,first_name\nada,Ada\n")
+    exec(snippet[1], {})
+    with gradebook.open_gradebook(course) as book:
+        submission = book.find_submission(SLUG, "ada")
+        assert submission.student.first_name == "Ada" and not submission.needs_manual_grade
+    hand_in("bob", **RIGHT)
+    grade_all(course)
+    assert {s: r["status"] for s, r in table(course).items()} == {"ada": "missing", "bob": "graded"}
+    hand_in("ada", **RIGHT)
+    grade_all(course)
+    assert table(course)["ada"]["score"] == table(course)["bob"]["score"]
+    with gradebook.open_gradebook(course) as book:
+        assert book.find_submission(SLUG, "ada").extension == timedelta(days=2)
+
+
+def test_recording_twice_changes_nothing(
+    a_class: Course, hand_in: HandIn, notebook: Callable[..., Any]
+) -> None:
+    def notebooks() -> dict[Path, bytes]:
+        laid = (a_class.classroom / "autograded").rglob("*.ipynb")
+        return {path: path.read_bytes() for path in laid}
+
+    mine = notebook(**RIGHT)
+    mine.cells.insert(3, nbformat.v4.new_code_cell("def helper():\n    return 1"))
+    hand_in("bob", mine)
+    grade_all(a_class)
+    before, laid = table(a_class), notebooks()
     gradebook.record(a_class, list(a_class.all_latest(SLUG).values()))
     assert table(a_class) == before
+    assert notebooks() == laid
+    assert any(b"def helper" in content for content in laid.values())
 
 
 def test_a_lost_gradebook_is_rebuilt_from_the_attempts(a_class: Course) -> None:

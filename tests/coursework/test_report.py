@@ -86,6 +86,28 @@ def test_changes_since_the_attempt_before_are_listed(graded: Course, hand_in):
     }
 
 
+def test_a_score_that_is_gone_is_not_a_score_of_0(graded: Course, hand_in):
+    hand_in("ada", b"<html>")
+    run(graded)
+    (change,) = of(graded).changes
+    assert change.now is None
+    assert "before, no score now" in report.page(graded, [SLUG], NOW)
+
+
+def test_with_a_roster_it_is_said_who_has_handed_in_nothing(graded: Course):
+    roster = "student_id\nada\nzoe\n"
+    (graded.classroom / "roster.csv").write_text(roster)
+    text = report.page(graded, [SLUG], NOW)
+    assert "8 students who have handed in something, of 2 in the roster" in text
+    assert "Nothing came from\n2: hal, zoe." in text
+
+
+def test_a_sentence_of_a_misconception_is_no_markdown(graded: Course, monkeypatch):
+    mistake = report.Mistake("row_entropy", "bits", "The *standard* one <b>.", ("eve",))
+    monkeypatch.setattr(report, "_named", lambda *_: (mistake,))
+    assert "<p>The <em>standard</em> one &lt;b&gt;.</p>" in report.page(graded, [SLUG], NOW)
+
+
 def test_the_page_is_one_file_in_which_what_students_wrote_is_text(graded: Course):
     text = report.page(graded, [SLUG], NOW)
     assert "<script" not in text and "&lt;script&gt;" in text

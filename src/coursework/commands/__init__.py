@@ -1,7 +1,7 @@
 """The `course` command: `course --help` lists what it can do.
 
 Exit codes: 0 all is well, 1 something needs a look, 2 the command cannot run (one sentence says
-why, and nothing was changed).
+why, and nothing was changed), 130 it was interrupted.
 """
 
 from __future__ import annotations
@@ -10,22 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-import typer
-
-from coursework.commands import authoring, book, classes, doctor, feedback, grading, models, student
-from coursework.commands.console import err, say
 from coursework.errors import CourseError
-
-app = typer.Typer(
-    name="course",
-    help="Work with the course on attention: check your answers, grade a class, build the book.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",  # which sets paragraphs anew at any width
-    add_completion=False,
-)
-for part in (student, classes, grading, feedback, authoring, book, models, doctor):
-    part.register(app)
 
 
 def main() -> None:
@@ -35,6 +20,9 @@ def main() -> None:
     if programs not in path.split(os.pathsep):
         os.environ["PATH"] = os.pathsep.join([programs, path])
     try:
+        # Loading takes a second, in which one can be interrupted as well.
+        from coursework.commands.program import app
+
         app()
     except CourseError as error:
         _cannot(str(error))
@@ -44,11 +32,13 @@ def main() -> None:
         where = f" ({error.filename})" if error.filename else ""
         _cannot(f"the system refuses: {os.strerror(error.errno or 0)}{where}")
     except KeyboardInterrupt:
-        err.print("\nStopped. What was finished is kept; the same command goes on from there.")
-        sys.exit(2)
+        print("\nInterrupted: nothing had begun.", file=sys.stderr)
+        sys.exit(130)
 
 
 def _cannot(sentence: str) -> None:
+    from coursework.commands.console import err, say
+
     end = "" if sentence.endswith((".", "?")) else "."
     say(err, f"course: {sentence}{end}")
     sys.exit(2)

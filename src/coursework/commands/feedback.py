@@ -29,14 +29,19 @@ def feedback(
 
     The pages show what checks said and what you wrote in formgrader, never a graded input or a
     right answer. Each is one file that asks for nothing else, and is made anew each time.
+    Assignments of which nothing has been graded are left out.
     """
     from coursework import feedback as pages
 
     course = Course.find()
+    names = chosen(course, slugs)
+    graded = tuple(slug for slug in names if course.all_latest(slug))
+    if not graded or (slugs and graded != names):
+        missing = " or ".join(slug for slug in names if slug not in graded)
+        of = f" of {missing}" if slugs else ""
+        raise CourseError(f"nothing{of} has been graded: course grade comes first")
     with err.status("Writing feedback"):
-        written = list(pages.write(course, chosen(course, slugs), student or []))
-    if not written:
-        raise CourseError(f"there is nobody in {course.classroom}, so there is nobody to write to")
+        written = list(pages.write(course, graded, student or []))
     pages_in = f"{len(written)} page{'s' * (len(written) > 1)} in"
     say(out, f"{pages_in} {course.classroom / 'feedback'}.")
 

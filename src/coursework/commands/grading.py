@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from coursework import batch, platforms, spreadsheet
+from coursework import batch, platforms, private, spreadsheet
 from coursework import grades as table_of_grades
 from coursework.classroom import Course, write_aside
 from coursework.commands.arguments import Slugs, chosen, writable
 from coursework.commands.console import counted, err, listed, out, progress, say
 from coursework.errors import CourseError
+from coursework.judge.grading import Result
 from coursework.judge.sandbox import choose_level, why_not_strict
 from coursework.roster import Person, Roster
+
+if TYPE_CHECKING:  # nbgrader, which it needs, is an extra, and slow to load
+    from coursework.gradebook import Reread
 
 FORMATS = ("csv", "canvas", "moodle", "gradescope")
 
@@ -61,10 +66,7 @@ def grade(
         raise CourseError("--jobs is for this machine; on a cluster there are as many as workers")
     # On a cluster every worker takes the best that there is on its machine.
     level = isolation if cluster else _level(isolation)
-    for path in course.misplaced():
-        say(
-            err, f"Not read: {path}. It belongs into a folder STUDENT/SLUG, such as ada/{names[0]}."
-        )
+    _name_what_is_not_read(course, names[0])
     everything = batch.jobs_of(course, names, student or [], level)
     if not everything:
         whose = f" of {', '.join(student)}" if student else ""
@@ -78,11 +80,42 @@ def grade(
         grading = nullcontext(machines.run(everything, cluster, force=force))
     else:
         grading = batch.started(everything, workers=jobs or os.cpu_count() or 1, force=force)
-    with grading as coming:  # workers get ready while the gradebook does
-        outcomes = _graded(course, everything, coming)
+    before = _attempts(course, everything)
+    try:
+        with grading as coming:  # workers get ready while the gradebook does
+            outcomes, rereads = _graded(course, everything, coming)
+    except KeyboardInterrupt as interrupt:
+        new = _attempts(course, everything) - before
+        raise KeyboardInterrupt(
+            f"{new} graded and kept; the same command goes on from there"
+        ) from interrupt
     _print(outcomes)
+    for reread in rereads:
+        what = f"{reread.student}, {reread.slug}, {reread.grade_id.replace('_', ' ')}"
+        until = "its points stand until somebody reads it again in formgrader"
+        say(out, f"Changed after it was graded by hand: {what}: {until}.")
     if any(o.attempt.result.status in ("unreadable", "error") for o in outcomes):
         raise typer.Exit(1)
+
+
+def _attempts(course: Course, jobs: list[batch.Job]) -> int:
+    return sum(len(course.attempts(job.slug, job.student)) for job in jobs)
+
+
+def _name_what_is_not_read(course: Course, slug: str) -> None:
+    """Say what lies in `submitted` and is not graded, and why: each assignment once."""
+    submitted, unknown = course.classroom / "submitted", course.unknown_slugs()
+    foreign: Counter[str] = Counter()
+    for path in course.misplaced():
+        _, *folders, _ = path.relative_to(submitted).parts
+        if folders and folders[0] in unknown:
+            foreign[folders[0]] += 1
+        else:
+            where = f"It belongs into a folder STUDENT/SLUG, such as ada/{slug}"
+            say(err, f"Not read: {path}. {where}.")
+    for name, number in foreign.items():
+        notebooks = "1 notebook" if number == 1 else f"{number} notebooks"
+        say(err, f"Not read: {notebooks} for {name}; {private.unknown(name)}.")
 
 
 def _level(isolation: str | None) -> str:
@@ -97,7 +130,7 @@ def _level(isolation: str | None) -> str:
 
 def _graded(
     course: Course, jobs: list[batch.Job], coming: Iterator[batch.Outcome]
-) -> list[batch.Outcome]:
+) -> tuple[list[batch.Outcome], list[Reread]]:
     from coursework import gradebook
 
     with progress() as bar:
@@ -112,15 +145,15 @@ def _graded(
             outcomes.append(outcome)
             bar.advance(task)
         task = bar.add_task("Writing the gradebook", total=1)
-        gradebook.record(course, [o.attempt for o in outcomes])
+        rereads = gradebook.record(course, [o.attempt for o in outcomes])
         bar.advance(task)
-    return sorted(outcomes, key=lambda o: (o.slug, o.student))
+    return sorted(outcomes, key=lambda o: (o.slug, o.student)), rereads
 
 
 def _print(outcomes: list[batch.Outcome]) -> None:
     table = Table(box=None, pad_edge=False)
     for name in ("assignment", "student", "score", "status", "why"):
-        table.add_column(name, justify="right" if name == "score" else "left")
+        table.add_column(name, justify="right" if name == "score" else "left", overflow="fold")
     for o in outcomes:
         r = o.attempt.result
         score = f"{r.points:g} / {r.max_points:g}" if r.exercises else "–"
@@ -132,8 +165,12 @@ def _print(outcomes: list[batch.Outcome]) -> None:
     say(out, f"{new} graded now, {len(outcomes) - new} unchanged.{isolation}")
     for o in outcomes:
         if o.score_changed and o.before:
-            before, now = o.before.result.points, o.attempt.result.points
-            say(out, f"Changed: {o.student}, {o.slug}: {before:g} before, {now:g} now.")
+            before, now = _points(o.before.result), _points(o.attempt.result)
+            say(out, f"Changed: {o.student}, {o.slug}: {before} before, {now} now.")
+
+
+def _points(result: Result) -> str:
+    return f"{result.points:g}" if result.exercises else f"– ({result.status})"
 
 
 def _why(outcome: batch.Outcome) -> str:
@@ -171,6 +208,8 @@ def grades(
     rows = table_of_grades.rows(course, names) if course.classroom.is_dir() else []
     if all(row["status"] == "missing" for row in rows):
         raise CourseError("nothing has been graded: course grade comes first")
+    for slug in () if slugs else course.unknown_slugs():
+        say(err, f"Not in the table: {slug}; {private.unknown(slug)}.")
     if format == "csv":
         filled = platforms.Filled(table_of_grades.to_csv(rows))
     elif format == "gradescope":

@@ -8,6 +8,7 @@ that are wrong, and the better of the two results counts.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import re
@@ -73,6 +74,7 @@ class OpenQuestion:
     grade_id: str
     max_points: float
     answered: bool  #: there is something to read
+    answer_sha256: str = ""  #: by which a changed answer is known
 
 
 @dataclass(frozen=True)
@@ -266,9 +268,11 @@ def _open_question(grade_id: str, question: Asked, found: Submission) -> OpenQue
     """Answered is a question whose cell holds a line that is not the question's own."""
     asked = {line.strip() for line in question.text.splitlines()}
     # nbgrader puts these words where an answer shall stand.
-    lines = found.manual.get(grade_id, "").replace("YOUR ANSWER HERE", "").splitlines()
+    answer = found.manual.get(grade_id, "")
+    lines = answer.replace("YOUR ANSWER HERE", "").splitlines()
     answered = any(line.strip() and line.strip() not in asked for line in lines)
-    return OpenQuestion(grade_id, question.points, answered)
+    digest = hashlib.sha256(answer.strip().encode()).hexdigest()
+    return OpenQuestion(grade_id, question.points, answered, digest)
 
 
 def _reason(graded: Sequence[Graded], found: Submission) -> str:

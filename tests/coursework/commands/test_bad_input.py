@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from coursework.classroom import Course
+from coursework.classroom import Attempt, Course
+from coursework.judge.grading import Result
 from tests.coursework.commands.conftest import Ran, snapshot
 from tests.coursework.submissions import RIGHT, SLUG
 
@@ -40,6 +41,12 @@ def test_an_unknown_chapter(run: Run, course: Course, command: str) -> None:
 @pytest.mark.parametrize("command", ["sync", "release", "grade", "grades", "feedback"])
 def test_a_chapter_without_exercises(run: Run, course: Course, command: str) -> None:
     refused(run(course.root, command, "00-why-attention"), "has no exercises", SLUG)
+
+
+def test_only_near_chapters_are_offered(run: Run, course: Course) -> None:
+    refused(run(course.root, "grade", "04-scalng"), "did you mean 04-scaling?")
+    refused(run(course.root, "grade", "4-masking"), "did you mean 05-masking or 04-scaling?")
+    refused(run(course.root, "grade", "quux"), "there are 00-why-attention, 01-tokens", " and 12-")
 
 
 def test_nothing_to_grade(run: Run, course: Course) -> None:
@@ -74,6 +81,19 @@ def test_an_unwritable_gradebook(run: Run, course: Course, hand_in: Callable[...
     assert not (course.classroom / "attempts").exists()
 
 
+def test_a_gradebook_that_can_only_be_read(
+    run: Run, course: Course, hand_in: Callable[..., Path]
+) -> None:
+    hand_in("ada", **RIGHT)
+    assert run(course.root, "grade").code == 0
+    address = f"sqlite:///file:{course.classroom}/gradebook.db?mode=ro&uri=true"
+    with (course.root / "nbgrader_config.py").open("a") as settings:
+        settings.write(f"\nc.CourseDirectory.db_url = {address!r}\n")
+    before = snapshot(course.classroom)
+    refused(run(course.root, "grade", "--force"), "gradebook", "readonly")
+    assert snapshot(course.classroom) == before
+
+
 def test_a_full_disk(
     run: Run, course: Course, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,8 +117,15 @@ def test_an_isolation_that_does_not_exist_or_cannot_be_had(
     refused(run(course.root, "grade", "--isolation", "strict"), "bubblewrap is not installed")
 
 
-def test_feedback_for_nobody(run: Run, course: Course) -> None:
-    refused(run(course.root, "feedback"), "nobody in")
+def test_feedback_on_nothing_and_for_nobody(
+    run: Run, course: Course, hand_in: Callable[..., Path]
+) -> None:
+    hand_in("ada", b"<html>")
+    refused(run(course.root, "feedback"), "nothing has been graded", "course grade comes first")
+    refused(run(course.root, "feedback", SLUG), f"nothing of {SLUG} has been graded")
+    assert not (course.classroom / "feedback").exists()
+    result = Result(SLUG, "unreadable", "The file is a web page.")
+    course.save(Attempt("ada", "2026-01-02T03:04:05+00:00", "", "", result))
     refused(run(course.root, "feedback", "--student", "zoe"), "nobody is called zoe")
 
 

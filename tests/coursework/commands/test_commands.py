@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import pytest
 from distributed import LocalCluster
 
 from coursework.classroom import Course
+from coursework.gradebook import open_gradebook
 from tests.coursework.commands.conftest import Ran, snapshot
 from tests.coursework.submissions import DIVIDED_BY_D_K, RIGHT, SLUG
 
@@ -102,6 +104,55 @@ def test_grade_says_what_lies_where_it_is_not_read(
     ran = run(course.root, "grade", "4")
     assert ran.code == 0
     assert f"Not read: {stray}" in ran.err and "ada" not in ran.err.partition("Not read")[0]
+
+
+def test_work_for_an_assignment_that_the_course_lacks_is_named_with_the_reason(
+    run: Run, course: Course, hand_in: HandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COURSE_EXERCISES", raising=False)
+    for student in ("ada", "bob"):
+        path = hand_in(student, **RIGHT)
+        exam = course.classroom / "submitted" / student / "50-exam-1" / "50-exam-1.ipynb"
+        exam.parent.mkdir()
+        exam.write_bytes(path.read_bytes())
+    said = run(course.root, "grade", SLUG, "--student", "ada").err
+    (line,) = (line for line in said.splitlines() if line.startswith("Not read"))
+    assert "2 notebooks for 50-exam-1" in line and "STUDENT/SLUG" not in line
+    assert "no assignment 50-exam-1" in line and "COURSE_EXERCISES, which is not set" in line
+    table = run(course.root, "grades")
+    assert table.err.startswith("Not in the table: 50-exam-1; this course has no assignment")
+    assert "50-exam-1" not in run(course.root, "grades", SLUG).err
+
+
+def test_grade_says_whose_answer_changed_after_it_was_graded_by_hand(
+    run: Run, course: Course, hand_in: HandIn
+) -> None:
+    hand_in("ada", open_question="Because.", **RIGHT)
+    run(course.root, "grade")
+    with open_gradebook(course) as book:
+        grade = book.find_grade("open_question", SLUG, SLUG, "ada")
+        grade.manual_score, grade.needs_manual_grade = 3.5, False
+        book.db.commit()
+    assert "by hand" not in run(course.root, "grade").out
+    hand_in("ada", open_question="Because I say so.", **RIGHT)
+    said = run(course.root, "grade").out
+    assert (
+        "Changed after it was graded by hand: ada, 04-scaling, open question: "
+        "its points stand until somebody reads it again in formgrader."
+    ) in said
+    run(course.root, "feedback")
+    page = course.classroom / "feedback" / "ada" / f"{SLUG}.html"
+    assert "has changed since a person graded it" in page.read_text("utf-8")
+
+
+def test_a_score_that_is_gone_is_not_called_a_score_of_0(
+    run: Run, course: Course, hand_in: HandIn
+) -> None:
+    hand_in("ada", **RIGHT)
+    run(course.root, "grade")
+    hand_in("ada", b"<html>")
+    said = run(course.root, "grade").out
+    assert re.search(r"Changed: ada, 04-scaling: \d+ before, – \(unreadable\) now\.", said), said
 
 
 def test_check_names_the_mistake_and_gives_hints_step_by_step(
