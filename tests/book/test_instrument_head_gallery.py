@@ -124,6 +124,46 @@ def test_pointing_at_the_large_picture_shows_the_row_under_the_pointer(gallery):
     assert "“animal” looks at" in sentence(page)
 
 
+def test_the_row_of_the_word_that_asks_is_framed_in_the_picture_of_all_rows(gallery):
+    page = gallery()
+    token_button(page, 6).click()
+    row = page.locator(".instrument-matrix .instrument-row").bounding_box()
+    box = page.locator(".instrument-matrix").bounding_box()
+    step = box["height"] / len(tokens("smollm2", "tired"))
+    assert row["height"] == pytest.approx(step, rel=0.2)
+    assert row["y"] - box["y"] == pytest.approx(6 * step, abs=0.2 * step)
+    assert page.get_by_text("queries down, keys across").is_visible()
+
+
+@pytest.mark.parametrize("width", [660, 800])
+def test_what_is_chosen_can_be_read_whole(gallery, width):
+    page = gallery()
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in ("Text", "Map: mean weight"):
+        needs, has = page.get_by_role("combobox", name=name).evaluate(
+            """select => {
+                const words = document.createElement("span");
+                words.style.font = getComputedStyle(select).font;
+                document.body.append(words);
+                const widths = [...select.options].map((option) => {
+                    words.textContent = option.text;
+                    return words.offsetWidth;
+                });
+                words.remove();
+                return [Math.max(...widths) + 36, select.offsetWidth];
+            }"""
+        )
+        assert needs <= has, name
+
+
+def test_the_map_counts_the_heads_that_the_question_counts_again(gallery):
+    page = gallery(ask="previous")
+    for score in ("previous", "first"):
+        page.get_by_label("Map: mean weight").select_option(score)
+        count = int((census("smollm2", score) > 0.5).sum())
+        assert page.get_by_text(f"{count} of 270 give it more than half").is_visible()
+
+
 def test_the_words_are_one_stop_of_the_tab_key_and_arrows_go_through_them(gallery):
     page = gallery()
     token_button(page, 8).focus()

@@ -195,13 +195,21 @@
             this.model,
             (model) => this.changeModel(model),
           ),
-          choose("Text", Object.entries(TITLES), this.text, (text) => {
-            this.moveTo(text);
-            this.changed();
-          }),
-          (this.scoreBox = h("div", { class: "instrument-choose" })),
-          (this.layerBox = h("div", { class: "instrument-slider" })),
-          (this.headBox = h("div", { class: "instrument-slider" })),
+          h(
+            "div",
+            { class: "instrument-pair" },
+            choose("Text", Object.entries(TITLES), this.text, (text) => {
+              this.moveTo(text);
+              this.changed();
+            }),
+            (this.scoreBox = h("div", { class: "instrument-choose" })),
+          ),
+          h(
+            "div",
+            { class: "instrument-pair" },
+            (this.layerBox = h("div", { class: "instrument-slider" })),
+            (this.headBox = h("div", { class: "instrument-slider" })),
+          ),
         ),
         h(
           "div",
@@ -225,7 +233,12 @@
           h(
             "div",
             {},
-            h("p", { class: "instrument-caption" }, "All rows of this head"),
+            h(
+              "p",
+              { class: "instrument-caption" },
+              "All rows of this head",
+              h("small", {}, "queries down, keys across"),
+            ),
             (this.matrix = s("svg", {
               class: "instrument-matrix",
               role: "img",
@@ -426,13 +439,14 @@
       const label = (x, y, text, anchor) =>
         s("text", { x, y, "text-anchor": anchor, class: "instrument-map-label" }, text);
       const middle = (n) => (n + 0.5) * cell;
+      const count = specialists(this.model, this.score);
       set(this.map, "viewBox", `0 0 ${MAP.width} ${height}`);
       set(
         this.map,
         "aria-label",
         `Map of ${layers} layers, left to right, by ${heads} heads, top to bottom. ` +
           (this.revealed
-            ? `${specialists(this.model, this.score)} heads give more than half of their weight ${SCORES[this.score]}.`
+            ? `${count} heads give more than half of their weight ${SCORES[this.score]}.`
             : "Not shaded yet."),
       );
       this.map.replaceChildren(
@@ -448,6 +462,9 @@
       this.mapCaption.replaceChildren(
         `All ${layers * heads} heads of ${name}`,
         h("small", {}, `fuller: more weight ${SCORES[this.score]}`),
+        this.revealed
+          ? h("small", {}, `${count} of ${layers * heads} give it more than half`)
+          : "",
       );
     }
 
