@@ -169,33 +169,39 @@ def trained(
 def profile(kind: str, depth: int, seeds: Sequence[int] = (0, 1, 2)) -> dict[str, list]:
     """Logarithms along an untrained stack: size and own share of the stream, gradient norms.
 
+    As on the page of chapter 07: the stream of the first seed on 16 windows, and the mean over all
+    seeds of the gradient on four of them.
+
     Returns:
         size, own (depth + 1 numbers each) and gradient (depth numbers); None where a number is not
         finite.
     """
     ids, vocab = text_as_ids()
-    windows = windows_of(ids, 4, torch.Generator().manual_seed(1))
-    found: dict[str, list[Tensor]] = {"size": [], "own": [], "gradient": []}
-    for seed in seeds:
-        model = Stack(kind, depth, vocab, seed)
-        stream = model.stream(windows[:, :-1])
-        logits = model.norm(stream[-1]) @ model.w_vocab
-        F.cross_entropy(logits.flatten(0, 1), windows[:, 1:].flatten()).backward()
-        wide = torch.stack(stream).detach().double()
-        squares = wide.square().sum((1, 2, 3))
-        own = (wide - wide.mean(-2, keepdim=True)).square().sum((1, 2, 3))
-        found["size"].append((squares / wide[0].numel()).sqrt())
-        found["own"].append(own / squares)
-        norms = [
-            sum(p.grad.double().square().sum() for p in block.parameters() if p.grad is not None)
-            for block in model.blocks
-        ]
-        found["gradient"].append(torch.stack(norms).sqrt())
-    logs = {name: torch.stack(values).log10().mean(0) for name, values in found.items()}
-    return {
-        name: [round(x, 2) if math.isfinite(x) else None for x in values.tolist()]
-        for name, values in logs.items()
+    windows = windows_of(ids, 16, torch.Generator().manual_seed(1))
+    models = [Stack(kind, depth, vocab, seed) for seed in seeds]
+    with torch.no_grad():
+        stream = torch.stack(models[0].stream(windows[:, :-1])).double()
+    squares = stream.square().sum((1, 2, 3))
+    own = (stream - stream.mean(-2, keepdim=True)).square().sum((1, 2, 3))
+    found = {
+        "size": (squares / stream[0].numel()).sqrt(),
+        "own": own / squares,
+        "gradient": torch.stack([_gradient_norms(model, windows[:4]) for model in models]).mean(0),
     }
+    return {
+        name: [round(x, 2) if math.isfinite(x) else None for x in values.log10().tolist()]
+        for name, values in found.items()
+    }
+
+
+def _gradient_norms(model: Stack, windows: Tensor) -> Tensor:
+    """The norm of the loss's gradient at each block, all its parameters together: (depth,)."""
+    loss_of(model, windows).backward()
+    squares = [
+        sum(p.grad.double().square().sum() for p in block.parameters() if p.grad is not None)
+        for block in model.blocks
+    ]
+    return torch.stack(squares).sqrt()
 
 
 def write_instrument() -> None:

@@ -1,4 +1,5 @@
 """Number by chapter: Figure 4.1 is the first of chapter 04, and the list of chapters says 04.
+A page that is no chapter has its own Figure 1.
 
 Sphinx would count figures through the whole book, and chapters by its own count of pages.
 """
@@ -17,11 +18,10 @@ CHAPTER = re.compile(r"book/(\d\d)-")
 def renumber(app: Sphinx, env: BuildEnvironment) -> None:
     for page, kinds in env.toc_fignumbers.items():
         chapter = CHAPTER.match(page)
-        if not chapter:
-            continue
+        place = (int(chapter[1]),) if chapter else ()
         for kind, numbers in kinds.items():
             counted = enumerate(numbers, start=1)
-            kinds[kind] = {label: (int(chapter[1]), count) for count, label in counted}
+            kinds[kind] = {label: (*place, count) for count, label in counted}
 
 
 def number_chapters(app: Sphinx, env: BuildEnvironment) -> None:

@@ -9,6 +9,7 @@ from docutils import nodes
 
 pytest.importorskip("sphinx")
 
+import chapter_numbers
 import formulas
 import inline_figures
 import instruments
@@ -158,3 +159,16 @@ def test_a_repository_elsewhere_opens_on_binder_and_not_on_colab(repository, sou
 )
 def test_without_an_address_there_is_no_link(repository, services):
     assert notebook_links.places(NOTEBOOK, repository=repository, **services) == {}
+
+
+def test_figures_count_by_chapter_and_on_any_other_page_from_one():
+    figures = {"figure": {"id1": (84,), "id2": (85,)}}
+    env = SimpleNamespace(
+        toc_fignumbers={
+            "book/04-scaling": {"figure": {"id7": (20,), "id9": (21,)}},
+            "book/measurements": figures,
+        }
+    )
+    chapter_numbers.renumber(None, env)
+    assert env.toc_fignumbers["book/04-scaling"]["figure"] == {"id7": (4, 1), "id9": (4, 2)}
+    assert figures["figure"] == {"id1": (1,), "id2": (2,)}

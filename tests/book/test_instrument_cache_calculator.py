@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 visit = instruments.visit  # a fixture is found by its name
 TAG = "attend-cache-calculator"
-LLAMA_2, LLAMA_3 = 1, 3  #: places in the list of models
+LLAMA_2, MISTRAL, LLAMA_3, LARGEST = 1, 2, 3, 5  #: places in the list of models
 
 
 def of_the_page(page, expression, *arguments):
@@ -37,13 +37,16 @@ def choose(page, name, value):
 
 def amount(text):
     """A number with a unit, in bytes, operations or seconds."""
-    number, unit = text.split(maxsplit=1)
-    powers = {
-        "kB": 3, "MB": 6, "GB": 9, "TB": 12, "PB": 15,
-        "Mflop": 6, "Gflop": 9, "Tflop": 12, "Pflop": 15, "Eflop": 18,
-        "µs": -6, "ms": -3, "s": 0, "thousand s": 3,
+    if text == "\N{EN DASH}":
+        return 0.0
+    number, unit = text.replace(",", "").split()
+    sizes = {
+        "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "PB": 1e15,
+        "Mflop": 1e6, "Gflop": 1e9, "Tflop": 1e12, "Pflop": 1e15, "Eflop": 1e18,
+        "µs": 1e-6, "ms": 1e-3, "s": 1, "minutes": 60, "hours": 3600, "days": 86_400,
+        "years": 365.25 * 86_400,
     }  # fmt: skip
-    return float(number) * 10.0 ** powers[unit]
+    return float(number) * sizes[unit]
 
 
 @pytest.fixture
@@ -123,7 +126,7 @@ def test_the_table_shows_what_attend_counts(visit, models, model, cached):
     assert amount(flops_time) == pytest.approx(flops / speed, **close)
     assert amount(weights_time) == pytest.approx(amount(weights) / bandwidth, **close)
     fetching = amount(weights_time) + amount(cache_time)
-    least = re.search(r"at least ([\d.]+ (?:thousand )?\S+?),", sentence(page))[1]
+    least = re.search(r"at least ([\d.,]+ \w+),", sentence(page))[1]
     assert amount(least) == pytest.approx(max(fetching, flops / speed), rel=0.012)
 
 
@@ -131,7 +134,7 @@ def test_fewer_key_value_heads_shrink_the_cache_in_proportion(visit):
     page = visit(TAG)
     reveal(page, TAG)
     before = amount(cells(page)[2])
-    choose(page, "key/value heads", 2)  # 32, 16, 8
+    choose(page, "key/value heads", 4)  # 32, 16, 8, 4, 2
     assert amount(cells(page)[2]) == pytest.approx(before / 4, rel=0.006)
     page.get_by_role("button", name="As published").click()
     assert amount(cells(page)[2]) == before
@@ -154,7 +157,43 @@ def test_the_right_guess_is_the_one_that_attend_says(visit):
     page = visit(TAG)
     verdict = reveal(page, TAG, choice=1).locator(".instrument-verdict p").first.inner_text()
     assert verdict.startswith("Yes:")
-    assert f"{attend.kv_cache_bytes(32, 32, 128, 4096) / 1e9:.2f} GB" in verdict
+    assert f"{attend.kv_cache_bytes(32, 8, 128, 16_384) / 1e9:.2f} GB" in verdict
+
+
+def test_no_time_is_a_dash_and_a_long_one_is_told_in_units_that_people_use(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    choose(page, "model", LARGEST)
+    choose(page, "tokens", 17)
+    choose(page, "texts", 10)
+    page.get_by_label("desktop").check()
+    page.get_by_role("switch").uncheck()
+    assert "thousand" not in sentence(page)
+    assert re.search(r"at least [\d.,]+ years", sentence(page))
+    assert cells(page)[3] == "\N{EN DASH}"
+
+
+def test_it_says_when_weights_and_caches_do_not_fit_into_the_memory(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    for texts in range(11):
+        choose(page, "texts", texts)
+        needed = amount(cells(page)[0]) + amount(cells(page)[2])
+        assert ("do not fit into the 80.0 GB of one H100" in sentence(page)) == (needed > 80e9)
+
+
+def test_every_colour_of_the_bars_has_a_name(visit):
+    page = visit(TAG)
+    legend = page.locator(".instrument-lanes .instrument-legend")
+    for kind in ("weights", "caches", "operations"):
+        swatch = legend.locator(f".instrument-part-{kind}")
+        assert swatch.bounding_box()["width"] > 8
+        colours = page.locator(f".instrument-part-{kind}").evaluate_all(
+            "all => all.map((part) => getComputedStyle(part).backgroundColor)"
+        )
+        assert len(colours) == 2
+        assert len(set(colours)) == 1
+    assert "weights caches operations" in " ".join(legend.inner_text().split())
 
 
 def test_it_works_by_keyboard_alone_and_says_what_changed(visit):
@@ -170,7 +209,7 @@ def test_it_works_by_keyboard_alone_and_says_what_changed(visit):
     assert "With a cache it would be" in sentence(page)
     assert "Arithmetic is the limit" in sentence(page)
     page.wait_for_timeout(QUIET_MS + 200)
-    assert page.locator(".instrument-live").inner_text().startswith("Llama 2 7B. No cache.")
+    assert page.locator(".instrument-live").inner_text().startswith("Mistral 7B. No cache.")
 
 
 def test_it_answers_to_taps(visit):

@@ -101,9 +101,40 @@ def test_the_depth_moves_by_keys_and_is_spoken(visit):
 
 
 @pytest.mark.browser
+def test_a_curve_that_leaves_its_chart_says_so(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    below, above = page.get_by_text("↓ goes on below"), page.get_by_text("↑ goes on above")
+    assert below.count() == above.count() == 0
+    page.get_by_label("nowhere").check()
+    assert above.count() == 1, "the gradient"
+    page.get_by_role("switch").uncheck()
+    assert below.count() >= 1, "the size of the stream"
+
+
+@pytest.mark.browser
+def test_numbers_have_the_two_digits_that_the_table_holds(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    page.get_by_label("nowhere").check()
+    for depth in range(1, 7):
+        page.get_by_role("slider", name="depth").fill(str(depth))
+        for text in page.locator(".instrument-weight").all_inner_texts():
+            digits = re.match(r"[\d.]+|", text)[0].replace(".", "").lstrip("0")
+            assert len(digits) <= 2 or digits == text, text
+
+
+@pytest.mark.browser
+def test_the_legend_says_what_the_dashed_line_is(visit):
+    legend = visit(TAG).locator(".instrument-legend")
+    assert legend.locator(".instrument-unscaled").count() == 1
+    assert "pre-norm with a residual path, as deep" in legend.inner_text()
+
+
+@pytest.mark.browser
 def test_the_curves_are_drawn_after_the_guess_only_and_stay_in_their_frames(visit):
     page = visit(TAG, **PHONE)
-    curves = page.locator(f"{TAG} path.instrument-scaled")
+    curves = page.locator(f"{TAG} [role=img] path.instrument-scaled")
     assert [c.get_attribute("d") for c in curves.all()] == [None] * 3
     reveal(page, TAG)
     page.get_by_label("nowhere").check()

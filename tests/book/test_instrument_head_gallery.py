@@ -88,7 +88,7 @@ def test_it_begins_with_the_head_that_the_question_is_about(gallery):
     assert "rank 1 of 270" in sentence(page)
 
 
-@pytest.mark.parametrize("ask", ["previous", "first"])
+@pytest.mark.parametrize("ask", ["previous", "first", "itself"])
 def test_the_right_guess_is_what_the_census_counts(gallery, ask):
     count = int((census("smollm2", ask) > 0.5).sum())
     choice = 0 if count < 20 else 1 if count <= 135 else 2
@@ -98,13 +98,21 @@ def test_the_right_guess_is_what_the_census_counts(gallery, ask):
     assert f"It is {count} of 270." in verdict
 
 
-def test_the_future_changes_no_row_of_a_causal_model(gallery):
-    at = tokens("smollm2", "tired").index("it")
-    rows = [weights("smollm2", text)[:, :, at] for text in ("tired", "wide")]
-    assert (rows[0] == rows[1]).all()
-    page = gallery(2, ask="future")
+def moves(model):
+    """The furthest that a weight in the row of "it" moves with the ending, head by head."""
+    at = tokens(model, "tired").index("it")
+    tired, wide = (weights(model, text)[:, :, at] for text in ("tired", "wide"))
+    return np.abs(tired - wide).max(axis=-1)
+
+
+def test_the_ending_moves_few_rows_of_a_reader_and_none_of_a_causal_model(gallery):
+    count = int((moves("minilm") > 0.1).sum())
+    assert 0 < count < 20
+    assert moves("smollm2").max() == 0
+    page = gallery(2, ask="ending", model="minilm")
     verdict = page.locator(".instrument-verdict p").first.inner_text()
     assert verdict.startswith("Yes:")
+    assert f"It is {count} of 72." in verdict
     assert "0 of 270" in verdict
 
 
@@ -122,6 +130,46 @@ def test_pointing_at_the_large_picture_shows_the_row_under_the_pointer(gallery):
     step = box["height"] / len(tokens("smollm2", "tired"))
     page.mouse.move(box["x"] + 20, box["y"] + 1.5 * step)
     assert "“animal” looks at" in sentence(page)
+
+
+def test_the_row_of_the_word_that_asks_is_framed_in_the_picture_of_all_rows(gallery):
+    page = gallery()
+    token_button(page, 6).click()
+    row = page.locator(".instrument-matrix .instrument-row").bounding_box()
+    box = page.locator(".instrument-matrix").bounding_box()
+    step = box["height"] / len(tokens("smollm2", "tired"))
+    assert row["height"] == pytest.approx(step, rel=0.2)
+    assert row["y"] - box["y"] == pytest.approx(6 * step, abs=0.2 * step)
+    assert page.get_by_text("queries down, keys across").is_visible()
+
+
+@pytest.mark.parametrize("width", [660, 800])
+def test_what_is_chosen_can_be_read_whole(gallery, width):
+    page = gallery()
+    page.set_viewport_size({"width": width, "height": 900})
+    for name in ("Text", "Map: mean weight"):
+        needs, has = page.get_by_role("combobox", name=name).evaluate(
+            """select => {
+                const words = document.createElement("span");
+                words.style.font = getComputedStyle(select).font;
+                document.body.append(words);
+                const widths = [...select.options].map((option) => {
+                    words.textContent = option.text;
+                    return words.offsetWidth;
+                });
+                words.remove();
+                return [Math.max(...widths) + 36, select.offsetWidth];
+            }"""
+        )
+        assert needs <= has, name
+
+
+def test_the_map_counts_the_heads_that_the_question_counts_again(gallery):
+    page = gallery(ask="previous")
+    for score in ("previous", "first"):
+        page.get_by_label("Map: mean weight").select_option(score)
+        count = int((census("smollm2", score) > 0.5).sum())
+        assert page.get_by_text(f"{count} of 270 give it more than half").is_visible()
 
 
 def test_the_words_are_one_stop_of_the_tab_key_and_arrows_go_through_them(gallery):

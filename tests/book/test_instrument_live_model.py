@@ -442,7 +442,7 @@ def test_the_reader_types_and_sees_tokens_distribution_and_losses_of_attend(
     labels = tokens.evaluate_all("nodes => nodes.map((node) => node.ariaLabel)")
     said = [float(label.rsplit(" ", 1)[1]) for label in labels]
     assert said == pytest.approx(weights[1, 2, 4].tolist(), abs=0.0051)
-    assert sentence(page).startswith(f"From “{tokenizer.decode([ids[4]])}”, token 5 of {len(ids)}")
+    assert sentence(page).startswith(f"From “{visible[4]}”, token 5 of {len(ids)}")
 
 
 @pytest.mark.parametrize("name", ["causal mask", "division by √d_k", "positions", "head 3.2"])
@@ -579,6 +579,53 @@ def test_axe_finds_nothing_and_nothing_overflows_with_everything_in_view(loaded,
     targets = page.locator(f"{TAG} :is(button, input, textarea, summary)")
     boxes = [(node.get_attribute("aria-label"), node.bounding_box()) for node in targets.all()]
     assert [(n, b) for n, b in boxes if b and min(b["width"], b["height"]) < 24] == []
+
+
+def test_a_token_is_filled_by_its_weight_and_underlined_by_its_surprise(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    page.add_style_tag(content="* { transition: none !important }")
+    looks = page.locator(".instrument-token").last.evaluate(
+        """token => [[0, 0], [1, 0], [0, 1]].map(([weight, surprise]) => {
+            token.style.setProperty("--weight", weight);
+            token.style.setProperty("--surprise", surprise);
+            const { backgroundColor, backgroundSize, backgroundImage } = getComputedStyle(token);
+            return { backgroundColor, backgroundSize, backgroundImage };
+        })"""
+    )
+    plain, heavy, surprising = looks
+    assert heavy["backgroundColor"] != plain["backgroundColor"]
+    assert "gradient" in plain["backgroundImage"]
+    assert (plain["backgroundSize"], surprising["backgroundSize"]) == ("0% 3px", "100% 3px")
+
+
+def test_the_row_of_tokens_is_no_taller_than_a_token(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    heights = page.locator(".instrument-tokens").evaluate(
+        "row => [row.offsetHeight, ...[...row.children].map((token) => token.offsetHeight)]"
+    )
+    assert max(heights[1:]) <= 34
+    tops = len(
+        set(page.locator(".instrument-token").evaluate_all("all => all.map(t => t.offsetTop)"))
+    )
+    assert heights[0] <= tops * (max(heights[1:]) + 5)
+
+
+@pytest.mark.parametrize("settings", [{}, {"theme": "dark"}, {"forced_colors": "active"}])
+def test_the_maps_are_painted_in_the_colour_of_their_canvas(visit, settings):
+    page = visit(TAG, **settings)
+    painted, colour = page.locator("canvas").first.evaluate(
+        """canvas => [
+            [...canvas.getContext("2d").getImageData(0, 0, 1, 1).data],
+            getComputedStyle(canvas).color,
+        ]"""
+    )
+    assert painted[3] == 255, "the first token has nowhere else to look"
+    ask = "colour => { const c = document.createElement('canvas').getContext('2d');"
+    ask += "c.fillStyle = colour; c.fillRect(0, 0, 1, 1);"
+    ask += "return [...c.getImageData(0, 0, 1, 1).data].slice(0, 3) }"
+    assert painted[:3] == page.evaluate(ask, colour)
 
 
 def test_the_maps_follow_the_theme_of_the_page(visit):

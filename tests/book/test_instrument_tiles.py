@@ -12,7 +12,7 @@ pytestmark = pytest.mark.browser
 
 visit, compute = instruments.visit, instruments.compute  # fixtures are found by these names
 TAG = "attend-tiles"
-SCORES = np.array([1.0, 3.0, 2.0, 5.0, 4.0, 0.5])
+SCORES = np.array([0.0, 2.0, 5.0, 1.0, 4.0, 0.5])
 VALUES = np.array([1.0, -1.0, 2.0, 0.5, -2.0, 3.0])
 EMPTY = (np.array(-np.inf), np.array(0.0), np.array([0.0]))
 
@@ -91,11 +91,25 @@ def test_the_terms_count_from_the_running_maximum_and_what_is_not_seen_counts_no
 def test_the_right_guess_is_the_one_that_attend_says(visit):
     first, second = running(2, 2), running(2, 4)
     added = second[1] - (np.exp(SCORES[2:4] - second[0])).sum()
-    assert added == pytest.approx(first[1] * np.exp(3 - 5))
+    assert added == pytest.approx(first[1] * np.exp(2 - 5))
     page = visit(TAG)
     verdict = reveal(page, TAG, choice=1).locator(".instrument-verdict p").first.inner_text()
     assert verdict.startswith("Yes:")
     assert f"{first[1]:.3f} becomes {added:.3f}" in verdict
+
+
+def test_powers_are_raised_and_the_question_is_not_the_example_of_the_page(visit):
+    page = visit(TAG)
+    assert "^" not in page.locator(TAG).inner_text()
+    choice = page.locator(".instrument-choices button").nth(1)
+    assert choice.locator("sup").inner_text() == "2\N{MINUS SIGN}5"
+    choice.click()
+    verdict = page.locator(".instrument-verdict p").first
+    assert verdict.locator("sup").first.inner_text() == "2\N{MINUS SIGN}5"
+    assert page.get_by_text("a term is e").is_visible()
+    text = (instruments.ROOT / "book/10-long-context.md").read_text("utf-8")
+    assert "scores = np.array([1.0, 3.0, 2.0, 5.0" in text
+    assert "row = np.array([0.0, 2.0, 5.0, 1.0, 4.0, 0.5])" in text
 
 
 def test_other_scores_are_drawn_and_computed_with(visit):

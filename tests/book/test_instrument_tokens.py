@@ -113,6 +113,32 @@ def test_the_latest_merge_is_marked_where_it_stands(visit):
         assert f"Merge {n} joins" in sentence(page)
 
 
+def test_it_starts_with_no_merge_and_goes_from_each_that_joins_here_to_the_next(visit):
+    page = visit(TAG)
+    reveal(page, TAG)
+    text = "the café is here 🙂"
+    assert shown(page) == attend.encode(text, [])
+    cut = [attend.encode(text, merges()[:n]) for n in range(len(merges()) + 1)]
+    steps = [n for n in range(1, len(cut)) if cut[n] != cut[n - 1]]
+    assert len(steps) > 3
+    slider = page.get_by_role("slider", name="merges")
+    for n in [*steps, len(merges())]:
+        page.get_by_role("button", name="next that joins here").click()
+        assert int(slider.input_value()) == n
+        assert shown(page) == cut[n]
+
+
+def test_where_colours_are_forced_a_part_of_a_character_stays_dashed(visit):
+    page = visit(TAG, forced_colors="active")
+    reveal(page, TAG)
+    write(page, "é a")
+    styles = page.locator(".instrument-token").evaluate_all(
+        "all => all.map((t) => getComputedStyle(t).borderStyle)"
+    )
+    assert styles == ["dashed", "dashed", "solid", "solid"]
+    assert page.get_by_text("Dashed: no whole character").is_visible()
+
+
 def test_the_right_guess_counts_bytes(visit):
     page = visit(TAG)
     text = "the café is here 🙂"
@@ -137,7 +163,7 @@ def test_the_tokens_work_by_keyboard_alone_with_one_stop_for_the_row(visit):
     page.keyboard.press("ArrowRight")
     assert "Merge 1 joins" in sentence(page)
     page.keyboard.press("ArrowLeft")
-    for _ in range(3):  # past the two buttons
+    for _ in range(4):  # past the three buttons
         page.keyboard.press("Tab")
     assert name_of(page.locator(":focus")) == "n, id 110"
     page.keyboard.press("End")
@@ -155,7 +181,7 @@ def test_the_tokens_answer_to_taps(visit):
     page.locator(".instrument-choices button").first.tap()
     assert page.locator(".instrument-verdict").inner_text().startswith("Not so:")
     page.get_by_role("button", name="numbers").tap()
-    assert shown(page) == attend.encode("1813, 18134 and 181,300", merges()[:32])
+    page.get_by_role("slider", name="merges").fill("32")
     page.get_by_role("button", name="one less").tap()
     assert shown(page) == attend.encode("1813, 18134 and 181,300", merges()[:31])
     page.locator(".instrument-token").nth(1).tap()

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.book.cells import run
+from tests.book.test_instrument_depth import tool  # noqa: F401  (a fixture)
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +47,18 @@ def test_only_the_pre_norm_stack_keeps_its_tokens_apart(page):
     assert kept["no residual"][-1] < 1e-10
     assert grown["pre"][-1] < 10 < 1e6 < grown["no norm"][-1]
     assert grown["post"][-1] == pytest.approx(1, abs=0.01)
+
+
+def test_the_instrument_shows_what_the_page_has_measured(page, tool):  # noqa: F811
+    names = page.names
+    shown = {"pre": "pre", "post": "post", "no residual": "pre without", "no norm": "none"}
+    for kind, name in shown.items():
+        held = tool.profile(name, 32)
+        np.testing.assert_allclose(held["own"], np.log10(names["kept"][kind]), atol=0.02)
+        np.testing.assert_allclose(held["size"], np.log10(names["grown"][kind]), atol=0.02)
+        if kind in ("pre", "post"):
+            gradient = np.log10(names["norms"][kind, 32])
+            np.testing.assert_allclose(held["gradient"], gradient, atol=0.02)
 
 
 def test_the_gradient_of_post_norm_grows_with_depth_and_that_of_late_pre_norm_blocks_falls(page):

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.book.cells import CHAPTERS, cells
+from tests.book.cells import BOOK, CHAPTERS, cells
 
 chapters = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.stem)
 
@@ -36,6 +36,13 @@ def test_open_code_fits_the_column(page):
         if not {"hide-input", "remove-input", "remove-cell", "hide-cell"} & set(cell.tags):
             too_long = [line for line in cell.code.splitlines() if len(line) > 76]
             assert not too_long, f"more than 76 columns: {too_long}"
+
+
+@pytest.mark.parametrize("page", sorted(BOOK.rglob("*.md")), ids=lambda page: page.stem)
+def test_no_line_of_prose_begins_with_a_per_cent_sign(page):
+    """MyST takes such a line for a comment, and the rest of its sentence is lost."""
+    prose = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    assert re.findall(r"^\s*%.*", prose, re.MULTILINE) == []
 
 
 @chapters

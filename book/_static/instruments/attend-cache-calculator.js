@@ -25,14 +25,14 @@
     published("Llama 3.1 405B", 126, 16384, 53248, 128, 8, 128256),
   ];
   /* The H100: NVIDIA's data sheet, SXM, dense bfloat16. The desktop: two channels of DDR5-5600, eight
-   * bytes wide each, and a tera-operation a second, which is an assumption. */
+   * bytes wide each, 64 GB, and a tera-operation a second, which is an assumption. */
   const MACHINES = [
-    { name: "desktop", bandwidth: 2 * 8 * 5.6e9, flops: 1e12 },
-    { name: "H100", bandwidth: 3.35e12, flops: 989e12 },
+    { name: "desktop", bandwidth: 2 * 8 * 5.6e9, flops: 1e12, memory: 64e9 },
+    { name: "H100", bandwidth: 3.35e12, flops: 989e12, memory: 80e9 },
   ];
   const START = {
-    model: 1,
-    power: 12,
+    model: 2, // the page computes the cache of another
+    power: 14,
     batch: 0,
     bytes: 2,
     kvHeads: null,
@@ -85,12 +85,32 @@
       value /= 1000;
       i += 1;
     }
-    if (value === 0) return `0 ${units[i]}`;
-    const digits = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-    return `${value.toFixed(digits)} ${units[i]}`;
+    return `${threeDigits(value)} ${units[i]}`;
+  }
+
+  /** A number with three digits, or with all before the point: "2.15", "640", "1,730". */
+  function threeDigits(value) {
+    if (value >= 999.5) return grouped(Math.round(value));
+    return value.toFixed(value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2);
+  }
+
+  const TIMES = [
+    ["µs", 1e-6],
+    ["ms", 1e-3],
+    ["s", 1],
+    ["minutes", 60],
+    ["hours", 3600],
+    ["days", 86_400],
+    ["years", 365.25 * 86_400],
+  ];
+
+  /** A time in the largest unit of which there is one; none at all is a dash. */
+  function time(seconds) {
+    if (seconds === 0) return "–";
+    const [unit, length] = TIMES.findLast(([, x]) => seconds >= 0.9995 * x) ?? TIMES[0];
+    return `${threeDigits(seconds / length)} ${unit}`;
   }
   const size = (bytes) => withUnit(bytes, ["kB", "MB", "GB", "TB", "PB"], 1e3);
-  const time = (seconds) => withUnit(seconds, ["µs", "ms", "s", "thousand s"], 1e-6);
   const operations = (flops) => withUnit(flops, ["Mflop", "Gflop", "Tflop", "Pflop", "Eflop"], 1e6);
   const grouped = (n) => n.toLocaleString("en-US");
 
@@ -107,8 +127,8 @@
       return {
         question:
           `${model.name} reads ${size(weights)} of weights in each step, at two bytes a number, and ` +
-          "has a key/value head for every query head. How large is the cache of one text of 4,096 " +
-          "tokens?",
+          `shares a key/value head among ${model.heads / model.kvHeads} query heads. How large is the ` +
+          `cache of one text of ${grouped(2 ** START.power)} tokens?`,
         choices: [
           {
             label: "about a thousandth of the weights",
@@ -116,7 +136,7 @@
             reply: () => this.reason(cache, ratio),
           },
           {
-            label: "about a sixth of the weights",
+            label: "about a seventh of the weights",
             right: () => ratio > 3 && ratio <= 300,
             reply: () => this.reason(cache, ratio),
           },
@@ -132,9 +152,9 @@
     reason(cache, ratio) {
       const { layers, kvHeads, dModel, heads } = MODELS[START.model];
       return (
-        `2 · ${layers} layers · ${kvHeads} heads · ${dModel / heads} numbers · 4,096 tokens · 2 bytes ` +
-        `are ${size(cache)}. The weights are ${fixed(ratio, 1)} times that: so many texts weigh as ` +
-        "much as the model."
+        `2 · ${layers} layers · ${kvHeads} heads · ${dModel / heads} numbers · ` +
+        `${grouped(2 ** START.power)} tokens · 2 bytes are ${size(cache)}. The weights are ` +
+        `${fixed(ratio, 1)} times that: so many texts weigh as much as the model.`
       );
     }
 
@@ -281,6 +301,8 @@
     buildBars() {
       const bar = (kind) => h("span", { class: `instrument-part instrument-part-${kind}` });
       this.parts = { weights: bar("weights"), caches: bar("caches"), operations: bar("operations") };
+      const swatch = (kind) =>
+        h("span", { class: `instrument-part instrument-part-${kind} instrument-swatch` });
       const row = (label, ...bars) =>
         h("div", { class: "instrument-lane" }, h("span", {}, label), h("span", {}, bars));
       return h(
@@ -288,7 +310,12 @@
         { class: "instrument-lanes", "aria-hidden": "true" },
         row("fetch", this.parts.weights, this.parts.caches),
         row("compute", this.parts.operations),
-        h("small", {}, "fetched: first the weights, then the caches; the longer bar is the limit"),
+        h(
+          "p",
+          { class: "instrument-legend" },
+          Object.keys(this.parts).map((kind) => h("span", {}, swatch(kind), ` ${kind}`)),
+          h("span", {}, "the longer bar is the limit"),
+        ),
       );
     }
 
@@ -324,7 +351,19 @@
       const compared = this.state.cached
         ? `Without a cache it would be ${time(other)}`
         : `With a cache it would be ${time(other)}`;
-      return `${limit}: a step takes at least ${time(seconds)}${each}. ${compared}.`;
+      return `${limit}: a step takes at least ${time(seconds)}${each}. ${compared}.${this.overflow()}`;
+    }
+
+    /** What to say when the machine cannot hold all that a step reads. */
+    overflow() {
+      const { cache, weights } = this.measured();
+      const { memory, name } = MACHINES[this.state.machine];
+      if (weights + cache <= memory) return "";
+      const what = cache > 0 ? "Weights and caches" : "The weights";
+      return (
+        ` ${what} are ${size(weights + cache)} and do not fit into the ${size(memory)} of one ${name}: ` +
+        "it would take several."
+      );
     }
 
     summary() {

@@ -27,6 +27,7 @@
   };
   const MAP = { width: 300, left: 30, top: 14 };
   const MOST = 5; // keys in the table
+  const CLEARLY = 0.1; // by how much a weight moves that has moved
 
   const headName = (layer, head) => `L${layer}H${head}`;
   const bytes = new Map();
@@ -68,15 +69,16 @@
     return { layer: Math.floor(place / heads), head: place % heads, score: scores[place] };
   }
 
-  /** In how many heads of SmolLM2 the row of "it" is not the same in both animal sentences. */
-  function changedRows() {
-    const { layers, heads } = models.smollm2;
-    const at = placeOf("smollm2", "tired", "it");
+  /** In how many heads of a model some weight in the row of "it" differs by more than `least` between
+   *  the two animal sentences. */
+  function changedRows(model, least) {
+    const { layers, heads } = models[model];
+    const at = placeOf(model, "tired", "it");
     let changed = 0;
     for (let layer = 0; layer < layers; layer += 1)
       for (let head = 0; head < heads; head += 1) {
-        const [a, b] = ["tired", "wide"].map((t) => rowOf("smollm2", t, layer, head, at));
-        if (a.some((weight, j) => weight !== b[j])) changed += 1;
+        const [a, b] = ["tired", "wide"].map((text) => rowOf(model, text, layer, head, at));
+        if (a.some((weight, j) => Math.abs(weight - b[j]) > least)) changed += 1;
       }
     return changed;
   }
@@ -114,21 +116,29 @@
         "to the first token of the text, whatever it is",
         "go through the layers of one head, and see where the first token begins to get most.",
       ),
-    future: () => {
-      const { layers, heads, name } = models.smollm2;
+    itself: () =>
+      howMany(
+        "itself",
+        "to the token itself",
+        "point at words and see where they look. Then shade the map by the first token, and count " +
+          "again.",
+      ),
+    ending: () => {
+      const { layers, heads, name } = models.minilm;
       const all = layers * heads;
-      const changed = changedRows();
+      const moved = changedRows("minilm", CLEARLY);
       const reply = () =>
-        `It changes in ${changed} of ${all}: a causal model reads “it” before it has seen the last ` +
-        "word.";
+        `It is ${moved} of ${all}. In ${models.smollm2.name}, which reads “it” before it has seen the ` +
+        `last word, a weight of “it” moves in ${changedRows("smollm2", 0)} of ` +
+        `${models.smollm2.layers * models.smollm2.heads}.`;
       return {
         question:
-          `The last word of the sentence changes from “tired” to “wide”. In how many of the ${all} ` +
-          `heads of ${name}, a causal model, does the row of “it” change?`,
+          `The last word of the sentence changes from “tired” to “wide”. ${name} sees both ways. In ` +
+          `how many of its ${all} heads does any weight in the row of “it” move by more than ${CLEARLY}?`,
         choices: [
-          { label: "in all of them", right: () => changed === all, reply },
-          { label: "in some of them", right: () => changed > 0 && changed < all, reply },
-          { label: "in none", right: () => changed === 0, reply },
+          { label: "nearly all, more than 60", right: () => moved > 60, reply },
+          { label: "20 to 60", right: () => moved >= 20 && moved <= 60, reply },
+          { label: "fewer than 20", right: () => moved < 20, reply },
         ],
         advice:
           "change the text from tired to wide and back with “it” chosen, in this model and in the " +
@@ -195,13 +205,21 @@
             this.model,
             (model) => this.changeModel(model),
           ),
-          choose("Text", Object.entries(TITLES), this.text, (text) => {
-            this.moveTo(text);
-            this.changed();
-          }),
-          (this.scoreBox = h("div", { class: "instrument-choose" })),
-          (this.layerBox = h("div", { class: "instrument-slider" })),
-          (this.headBox = h("div", { class: "instrument-slider" })),
+          h(
+            "div",
+            { class: "instrument-pair" },
+            choose("Text", Object.entries(TITLES), this.text, (text) => {
+              this.moveTo(text);
+              this.changed();
+            }),
+            (this.scoreBox = h("div", { class: "instrument-choose" })),
+          ),
+          h(
+            "div",
+            { class: "instrument-pair" },
+            (this.layerBox = h("div", { class: "instrument-slider" })),
+            (this.headBox = h("div", { class: "instrument-slider" })),
+          ),
         ),
         h(
           "div",
@@ -225,7 +243,12 @@
           h(
             "div",
             {},
-            h("p", { class: "instrument-caption" }, "All rows of this head"),
+            h(
+              "p",
+              { class: "instrument-caption" },
+              "All rows of this head",
+              h("small", {}, "queries down, keys across"),
+            ),
             (this.matrix = s("svg", {
               class: "instrument-matrix",
               role: "img",
@@ -426,13 +449,14 @@
       const label = (x, y, text, anchor) =>
         s("text", { x, y, "text-anchor": anchor, class: "instrument-map-label" }, text);
       const middle = (n) => (n + 0.5) * cell;
+      const count = specialists(this.model, this.score);
       set(this.map, "viewBox", `0 0 ${MAP.width} ${height}`);
       set(
         this.map,
         "aria-label",
         `Map of ${layers} layers, left to right, by ${heads} heads, top to bottom. ` +
           (this.revealed
-            ? `${specialists(this.model, this.score)} heads give more than half of their weight ${SCORES[this.score]}.`
+            ? `${count} heads give more than half of their weight ${SCORES[this.score]}.`
             : "Not shaded yet."),
       );
       this.map.replaceChildren(
@@ -448,6 +472,9 @@
       this.mapCaption.replaceChildren(
         `All ${layers * heads} heads of ${name}`,
         h("small", {}, `fuller: more weight ${SCORES[this.score]}`),
+        this.revealed
+          ? h("small", {}, `${count} of ${layers * heads} give it more than half`)
+          : "",
       );
     }
 

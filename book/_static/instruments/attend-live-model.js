@@ -34,6 +34,9 @@
   /** A token as it can be seen: ␣ for a space at its start, ↵ for the end of a line. */
   const visible = (token) => token.replaceAll("\n", "↵").replaceAll(" ", "␣");
 
+  /** A token in a sentence that is read. */
+  const written = (token) => `“${visible(token)}”`;
+
   /** A token as it can be said. */
   const spoken = (token) => `“${token.replaceAll("\n", "end of line")}”`;
 
@@ -765,25 +768,26 @@
 
     // Words ---------------------------------------------------------------------------------------
 
-    tell() {
+    /** The present state in words; `quote` writes a token, for the eye or for the ear. */
+    tell(quote = written) {
       const { ids, name } = this.result;
       const chosen = name(ids[this.at]);
       const weights = this.weightsFrom(this.at);
       const most = [...weights.keys()].sort((a, b) => weights[b] - weights[a]).slice(0, 3);
       const looks = most
         .filter((t) => weights[t] >= 0.005)
-        .map((t) => `${spoken(name(ids[t]))} (token ${t + 1}) ${fixed(weights[t])}`)
+        .map((t) => `${quote(name(ids[t]))} (token ${t + 1}) ${fixed(weights[t])}`)
         .join(", ");
       const best = this.order[0];
       const follows = ids[this.at + 1];
       const truth =
         follows === undefined
           ? ""
-          : ` In the text ${spoken(name(follows))} follows; it has ${percent(this.p[follows])}.`;
-      const place = `From ${spoken(chosen)}, token ${this.at + 1} of ${ids.length}`;
+          : ` In the text ${quote(name(follows))} follows; it has ${percent(this.p[follows])}.`;
+      const place = `From ${quote(chosen)}, token ${this.at + 1} of ${ids.length}`;
       return (
         `${place}, head ${nameOf(this.head)} looks at ${looks}. The next token is most likely ` +
-        `${spoken(name(best))}, with ${percent(this.p[best])}.${truth}`
+        `${quote(name(best))}, with ${percent(this.p[best])}.${truth}`
       );
     }
 
@@ -797,17 +801,25 @@
           ? `Model ${this.state}: loss on your text ${nats(mean(this.result.surprises))}` +
             `${sample === undefined ? "" : `, on the passage ${nats(sample)}`}. `
           : "";
-      return loss + this.tell();
+      return loss + this.tell(spoken);
     }
+  }
+
+  const swatch = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+
+  /** Red, green and blue of a colour, however it is written: a pixel that is painted with it. */
+  function channels(colour) {
+    swatch.fillStyle = colour;
+    swatch.clearRect(0, 0, 1, 1);
+    swatch.fillRect(0, 0, 1, 1);
+    return swatch.getImageData(0, 0, 1, 1).data;
   }
 
   /** A map of weights: pixel (s, t) is as dark as token t's weight on token s. */
   function paint(canvas, weights, T, colour) {
     canvas.width = canvas.height = T;
     const context = canvas.getContext("2d");
-    context.fillStyle = colour; // the context says any colour as #rrggbb
-    const channel = (i) => parseInt(context.fillStyle.slice(i, i + 2), 16);
-    const [red, green, blue] = [channel(1), channel(3), channel(5)];
+    const [red, green, blue] = channels(colour);
     const image = context.createImageData(T, T);
     weights.forEach((weight, i) => {
       // The root lets small weights be seen; the numbers in the text are the weights themselves.

@@ -45,8 +45,8 @@
   class Rope extends Instrument {
     heading = "One head on four dials";
     advice =
-      "move the key alone and watch the dot run along the curve. Then switch on “move both " +
-      "together”: the arrows turn, and nothing else happens.";
+      "move the key alone and watch the dot run along the curve. Then choose the base of 100, and “move " +
+      "both together”: the arrows turn, and nothing else happens.";
 
     ask() {
       const top = measure(MEET, 0, this.base).score;
@@ -57,22 +57,23 @@
         : `From distance ${MEET} on it only falls.`;
       return {
         question:
-          `At distance ${MEET} all four pairs agree, and the score is ${fixed(top, 0)}. How high ` +
-          `does it get at other distances, once it has fallen from this peak?`,
+          `With a base of ${this.base} the slow pairs are slower. At distance ${MEET} all four agree, ` +
+          `and the score is ${fixed(top, 0)}. How high does it get at other distances, up to ${LAST}, ` +
+          "once it has fallen from this peak?",
         choices: [
           {
             label: "as high again",
             right: () => peak !== null && peak.height >= HIGH * top,
             reply: () =>
-              `The fast pair alone would do that: it comes round every six places. The slower ones ` +
-              `are elsewhere by then. ${facts}`,
+              "The fast pair comes round every six places, and by then the others have hardly moved: " +
+              `nothing tells one round from the next. ${facts}`,
           },
           {
             label: "part of the way",
             right: () => peak !== null && peak.height < HIGH * top,
             reply: () =>
-              `${facts} The fast pair comes round, the slower ones do not: it takes all of them to ` +
-              "make one peak.",
+              "That is so where the slower pairs are elsewhere by the time that the fast one has " +
+              `come round. Here they have hardly moved. ${facts}`,
           },
           {
             label: "it only falls",
@@ -87,7 +88,7 @@
     build() {
       this.m = 12;
       this.n = this.m - MEET;
-      this.base = 100;
+      this.base = 10000; // the page draws the curve of 100
       this.together = false;
       return [
         this.buildControls(),

@@ -7,7 +7,7 @@
   const { Instrument, button, fixed, h, oneOf, set, slider, toggle } = globalThis.attend.instrument;
 
   const KEYS = 6;
-  const SCORES = [1, 3, 2, 5, 4, 0.5]; // of the page's example, and two that change no maximum
+  const SCORES = [0, 2, 5, 1, 4, 0.5]; // not those of the page's example
   const VALUES = [1, -1, 2, 0.5, -2, 3];
   const EMPTY = { max: -Infinity, sum: 0, output: [0] };
   const STATES = ["kept so far", "this tile", "together"];
@@ -38,6 +38,9 @@
   }
 
   const factor = (from, to) => (from === -Infinity ? 0 : Math.exp(from - to));
+  const short = (x) => fixed(x, Number.isInteger(x) ? 0 : 1);
+  /** e to the difference of two scores, as formulas set it. */
+  const power = (x, from) => [h("i", {}, "e"), h("sup", {}, `${x}−${from}`)];
   const level = (x) => (x === -Infinity ? "−∞" : fixed(x, 1));
 
   class Tiles extends Instrument {
@@ -52,14 +55,16 @@
       const added = now.sum - tile.sum * factor(tile.max, now.max); // what the old part comes to
       const is = (x) => () => Math.abs(added - x) < 1e-9;
       const reason =
-        `it was counted from ${level(old.max)}, and everything is now counted from ` +
-        `${level(now.max)}. Each of its terms is too large by e^${fixed(now.max - old.max, 0)}, so ` +
-        `all of them together are: ${fixed(old.sum, 3)} becomes ${fixed(added, 3)}.`;
+        `it was counted from ${short(old.max)}, and everything is now counted from ` +
+        `${short(now.max)}. Each of its terms is too large by the same factor, so all of them ` +
+        `together are: ${fixed(old.sum, 3)} becomes ${fixed(added, 3)}.`;
+      const [a, b, c, d] = SCORES.map(short);
       return {
-        question:
-          `The first tile held the scores 1 and 3: its maximum is ${level(old.max)}, its sum ` +
-          `e^(1−3) + e^(3−3) = ${fixed(old.sum, 3)}. The next one holds 2 and 5. What happens to ` +
-          "the old sum?",
+        question: [
+          `The first tile held the scores ${a} and ${b}: its maximum is ${short(old.max)}, its sum `,
+          [power(a, old.max), " + ", power(b, old.max), ` = ${fixed(old.sum, 3)}. `],
+          `The next one holds ${c} and ${d}. What happens to the old sum?`,
+        ],
         choices: [
           {
             label: "it stays, and the new terms are added",
@@ -67,12 +72,12 @@
             reply: () => `The old sum cannot stay: ${reason}`,
           },
           {
-            label: "it is multiplied by e^(3−5)",
+            label: ["it is multiplied by ", power(old.max, now.max)],
             right: is(old.sum * drop),
             reply: () => `The old sum shrinks: ${reason}`,
           },
           {
-            label: "it is multiplied by e^(5−3)",
+            label: ["it is multiplied by ", power(now.max, old.max)],
             right: is(old.sum * rise),
             reply: () => `The old sum shrinks and does not grow: ${reason}`,
           },
@@ -150,7 +155,12 @@
       return h(
         "table",
         { class: "instrument-table instrument-tiles" },
-        h("caption", {}, "The keys of one query", h("small", {}, "a tile is outlined")),
+        h(
+          "caption",
+          {},
+          "The keys of one query",
+          h("small", {}, "a tile is outlined; a term is ", h("i", {}, "e"), h("sup", {}, "score − max")),
+        ),
         h(
           "thead",
           {},

@@ -20,15 +20,24 @@
 
   /** The ids of a text: its bytes, with the first `n` merges applied in the order of training. */
   function encode(text, merges, n = merges.length) {
-    const ranks = new Map(merges.slice(0, n).map(([a, b], rank) => [`${a} ${b}`, rank]));
+    const ranks = ranksOf(merges.slice(0, n));
     let ids = [...utf8.encode(text)];
     for (;;) {
-      let rank = n;
-      for (let i = 0; i + 1 < ids.length; i += 1)
-        rank = Math.min(rank, ranks.get(`${ids[i]} ${ids[i + 1]}`) ?? n);
-      if (rank === n) return ids;
+      const rank = lowestRank(ids, ranks);
+      if (rank === Infinity) return ids;
       ids = mergePair(ids, merges[rank], BYTES + rank);
     }
+  }
+
+  /** When each pair was learned. */
+  const ranksOf = (merges) => new Map(merges.map(([a, b], rank) => [`${a} ${b}`, rank]));
+
+  /** The first merge that finds its pair in a row of ids. */
+  function lowestRank(ids, ranks) {
+    let lowest = Infinity;
+    for (let i = 0; i + 1 < ids.length; i += 1)
+      lowest = Math.min(lowest, ranks.get(`${ids[i]} ${ids[i + 1]}`) ?? Infinity);
+    return lowest;
   }
 
   /** The row with each pair replaced by `id`, from left to right. */
@@ -80,8 +89,8 @@
   class Tokens extends Instrument {
     heading = "A text in tokens";
     advice =
-      "go on merge by merge and see which letters join. Then type a name, a number or an emoji, and " +
-      "press a token to see what it is made of.";
+      "press “next that joins here” again and again, and see which letters join. " +
+      "Then type a name, a number or an emoji, and press a token to see what it is made of.";
 
     ask() {
       const [words, characters] = [TEXT.split(" ").length, [...TEXT].length];
@@ -109,13 +118,19 @@
       const data = document.querySelector("script.attend-tokens-merges");
       this.merges = data ? JSON.parse(data.textContent) : [];
       this.tokens = tokenBytes(this.merges);
+      this.ranks = ranksOf(this.merges);
       this.text = TEXT;
-      this.n = Math.min(32, this.merges.length);
+      this.n = 0; // what the question is about
       this.active = 0; // the one token that Tab reaches
       return [
         this.buildText(),
         this.buildControls(),
         (this.list = h("ol", { class: "instrument-tokens", "aria-label": "Tokens" })),
+        h(
+          "p",
+          { class: "instrument-legend" },
+          "Dashed: no whole character, so its bytes are shown. Below each token is its id.",
+        ),
         (this.sentence = h("p", { class: "instrument-sentence" })),
         (this.made = h("p", { class: "instrument-note" })),
       ];
@@ -173,6 +188,7 @@
           { class: "instrument-buttons" },
           button("one less", () => this.move(this.n - 1)),
           button("one more", () => this.move(this.n + 1)),
+          button("next that joins here", () => this.moveToNext()),
         ),
       );
     }
@@ -181,6 +197,12 @@
     move(n) {
       this.range.value = n;
       this.range.dispatchEvent(new Event("input"));
+    }
+
+    /** Past the merges that change nothing in this text; to the end if there is no other. All that
+     *  come before have been made, so the next is the first that still finds its pair. */
+    moveToNext() {
+      this.move(Math.min(lowestRank(this.ids, this.ranks) + 1, this.merges.length));
     }
 
     take(text) {

@@ -127,6 +127,10 @@
     );
   }
 
+  /** The same words once more: a node can stand in one place only. */
+  const copies = (words) =>
+    [words].flat().map((part) => (part instanceof Node ? part.cloneNode(true) : part));
+
   let serial = 0;
   const unique = (stem) => `instrument-${stem}-${(serial += 1)}`;
 
@@ -134,7 +138,8 @@
    *    heading     its title; screen readers hear the page's aria-label in its place, if there is one
    *    advice      one line (text or nodes) that says what to try first
    *    ask()       returns { question, choices: [{ label, right(), reply() }] }, what the reader is
-   *                to guess; `right` and `reply` compute, so that no answer is typed in
+   *                to guess; `right` and `reply` compute, so that no answer is typed in; all words
+   *                may be a text or a list of texts and nodes
    *    build()     returns the stage, an element with controls and pictures
    *    update()    draws the present state; `this.revealed` says whether the guess has been made
    *    summary()   the present state in one sentence, for the live region */
@@ -175,7 +180,7 @@
     askFirst() {
       const { question, choices } = this.ask();
       this.choices = choices;
-      const take = (choice) => button(choice.label, () => this.reveal(choice));
+      const take = (choice) => button(copies(choice.label), () => this.reveal(choice));
       return h(
         "fieldset",
         { class: "instrument-prediction" },
@@ -203,7 +208,7 @@
       const verdict = choice
         ? [
             h("strong", {}, choice === right ? "Yes: " : "Not so: "),
-            h("span", {}, `you said “${choice.label}”. `),
+            h("span", {}, "you said “", copies(choice.label), "”. "),
             choice.reply(),
           ]
         : [h("strong", {}, "No guess made. "), right.reply()];
