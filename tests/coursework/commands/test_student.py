@@ -88,7 +88,7 @@ def test_check_all_names_what_cannot_be_checked_and_goes_on(
     lines = {line[:2]: line for line in ran.out.splitlines()}
     assert "5 of 6" in lines["04"]
     assert "cut off or damaged" in re.sub(r"\s+", " ", ran.out)
-    assert "needs PyTorch: pip install torch" in lines["07"]
+    assert "needs PyTorch" in lines["07"]
     assert "07-block" in run(tmp_path, "check", "00-why-attention").err
 
 
