@@ -401,6 +401,46 @@ def test_the_plane_works_by_keyboard_alone(visit):
     assert host.evaluate("host => host.keys[0]") == start
 
 
+def test_the_plane_says_to_the_eye_that_keys_move_its_arrows(visit):
+    page = visit("attend-qk-plane")
+    note = page.get_by_text("arrow keys move it by 0.1")
+    assert note.is_visible()
+    assert note.bounding_box()["width"] > 100
+    handle = page.get_by_role("slider", name="key of animal")
+    assert handle.get_attribute("aria-describedby") == note.get_attribute("id")
+
+
+def test_no_name_in_the_plane_lies_on_another_or_on_a_tip(visit):
+    page = visit("attend-qk-plane")
+    reveal(page, "attend-qk-plane")
+    names, tips = page.locator(".instrument-plane").evaluate(
+        """plane => [".instrument-label", ".instrument-grip"].map((part) =>
+            [...plane.querySelectorAll(part)].map((node) => {
+                const { left, right, top, bottom } = node.getBoundingClientRect();
+                return [left, right, top, bottom];
+            }))"""
+    )
+
+    def apart(a, b):
+        return a[1] <= b[0] or b[1] <= a[0] or a[3] <= b[2] or b[3] <= a[2]
+
+    for i, name in enumerate(names):
+        middle = [sum(name[:2]) / 2] * 2 + [sum(name[2:]) / 2] * 2
+        assert all(apart(name, other) for other in names[:i])
+        assert all(apart(middle, tip) for tip in tips)
+
+
+@pytest.mark.parametrize("tag", INSTRUMENTS)
+def test_the_words_of_a_verdict_keep_clear_of_its_frame(visit, tag):
+    page = visit(tag)
+    reveal(page, tag)
+    padding = page.locator(".instrument-verdict").evaluate(
+        "node => { const s = getComputedStyle(node);"
+        " return [s.paddingTop, s.paddingRight, s.paddingBottom, s.paddingLeft].map(parseFloat) }"
+    )
+    assert min(padding) >= 4
+
+
 def test_choosing_a_row_shows_the_blend_of_its_query(visit):
     page = visit("attend-qk-plane")
     reveal(page, "attend-qk-plane")

@@ -20,6 +20,10 @@
   const EDGE = 2.6; // the plane shows −EDGE … EDGE in both directions
   const REACH = 2.4; // and a tip may go from −REACH to REACH
   const GRASP = 18; // radius round a tip that counts as touching it, of 320 across the picture
+  const NAME = 25; // from a tip to the middle of its name
+  const ROOM = 19; // between the middle of a name and what else is drawn
+  const TURNS = [0, 0.9, -0.9, 1.8, -1.8, 2.5, -2.5]; // of a name about its tip, the best first
+  const SHAFT = [0.2, 0.4, 0.6, 0.8, 1]; // places along an arrow that a name keeps clear of
   const STEP = 0.1;
   const BIG_STEP = 0.5;
 
@@ -169,8 +173,9 @@
         ),
         h(
           "p",
-          { class: "instrument-spoken", id: this.help },
-          "Arrow keys move the tip by 0.1, with Shift by 0.5. Home puts it back.",
+          { class: "instrument-note", id: this.help },
+          "Drag a tip. Or go to it with the Tab key: arrow keys move it by 0.1, with Shift by 0.5, and " +
+            "Home puts it back.",
         ),
       );
     }
@@ -400,15 +405,37 @@
         set(shaft, "stroke-width", thickness);
         set(head, "transform", `translate(${px} ${py}) rotate(${(angle * 180) / Math.PI})`);
         set(handle, "transform", `translate(${px} ${py})`);
-        // A key is named beyond its tip, a query beside it, where no key's shaft passes.
-        const aside = kind === "key" ? angle : angle + 0.9;
-        set(label, "x", Math.min(306, Math.max(14, px + 27 * Math.cos(aside))));
-        set(label, "y", Math.min(312, Math.max(14, py + 27 * Math.sin(aside) + 4)));
         set(handle, "aria-valuenow", x.toFixed(2));
         set(handle, "aria-valuetext", `x ${fixed(x)}, y ${fixed(y)}`);
         node.classList.toggle("instrument-faint", kind === "query" && index !== this.chosen);
       }
       this.drawReach(scores[this.chosen]);
+      this.placeNames();
+    }
+
+    /** Puts each name beside its tip, first beyond it and else round it, where nothing is beneath. */
+    placeNames() {
+      const tips = this.arrows.map(({ kind, index }) => {
+        const [x, y] = this.vectors(kind)[index];
+        return [this.x(x), this.y(y)];
+      });
+      const along = (tip) => SHAFT.map((t) => tip.map((u) => 160 + t * (u - 160)));
+      const occupied = tips.flatMap(along);
+      this.arrows.forEach(({ label }, i) => {
+        const [px, py] = tips[i];
+        const beyond = Math.atan2(py - 160, px - 160);
+        const within = (u) => Math.min(306, Math.max(14, u));
+        const places = TURNS.map((turn) => [
+          within(px + NAME * Math.cos(beyond + turn)),
+          within(py + NAME * Math.sin(beyond + turn)),
+        ]);
+        const room = ([x, y]) => Math.min(...occupied.map(([u, v]) => Math.hypot(u - x, v - y)));
+        const most = Math.max(...places.map(room));
+        const place = places.find((one) => room(one) >= Math.min(ROOM, most));
+        occupied.push(place);
+        set(label, "x", place[0]);
+        set(label, "y", place[1] + 4); // the text stands on its y, its middle is higher
+      });
     }
 
     /** Where each key falls on the line of the chosen query: score = that length × the query's. */
