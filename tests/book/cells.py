@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -32,7 +34,8 @@ def run(slug: str) -> SimpleNamespace:
     """Run a page's cells from top to bottom in this process, without a kernel.
 
     Returns:
-        `names`, what the cells have defined, and `said`, what they have given to the prose.
+        `names`, what the cells have defined, `said`, what they have given to the prose, and
+        `printed`, the text that they have printed.
     """
     import matplotlib
 
@@ -43,14 +46,16 @@ def run(slug: str) -> SimpleNamespace:
     myst_nb = ModuleType("myst_nb")
     myst_nb.glue = lambda name, value, display=True: said.update({name: value})
     names: dict[str, object] = {}
+    printed = io.StringIO()
     real = sys.modules.get("myst_nb")
     sys.modules["myst_nb"] = myst_nb
     try:
         for number, cell in enumerate(cells(BOOK / f"{slug}.md"), start=1):
-            exec(compile(cell.code, f"{slug}.md, cell {number}", "exec"), names)
+            with redirect_stdout(printed):
+                exec(compile(cell.code, f"{slug}.md, cell {number}", "exec"), names)
             plt.close("all")
     finally:
         del sys.modules["myst_nb"]
         if real:
             sys.modules["myst_nb"] = real
-    return SimpleNamespace(names=names, said=said)
+    return SimpleNamespace(names=names, said=said, printed=printed.getvalue())

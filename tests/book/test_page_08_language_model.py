@@ -90,3 +90,8 @@ def test_what_the_page_reads_is_what_the_script_writes():
 
 def test_the_script_that_wrote_it_is_there():
     assert (Path(BOOK).parent / "tools" / "train_character_model.py").exists()
+
+
+def test_what_is_printed_fits_the_column(page):
+    too_long = [line for line in page.printed.splitlines() if len(line) > 80]
+    assert too_long == []

@@ -81,3 +81,8 @@ def test_the_model_names_the_animal_both_times(page):
 def test_weights_on_the_noun_do_not_tell_which_heads_count(page):
     assert number(page, "reason-correlation") < 0.5
     assert number(page, "reason-moved") < number(page, "reason-most") / 2
+
+
+def test_what_is_printed_fits_the_column(page):
+    too_long = [line for line in page.printed.splitlines() if len(line) > 80]
+    assert too_long == []

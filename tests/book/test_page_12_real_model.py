@@ -126,3 +126,8 @@ def test_no_number_is_said_that_is_not_one(page):
     for name, value in page.said.items():
         assert "nan" not in value.lower(), name
     assert np.isfinite(number(page, "loss-right"))
+
+
+def test_what_is_printed_fits_the_column(page):
+    too_long = [line for line in page.printed.splitlines() if len(line) > 80]
+    assert too_long == []
