@@ -128,7 +128,10 @@ class WarmParent:
     def alive(self) -> bool:
         """Whether it has not hung up."""
         has_something, _, _ = select.select([self._control], [], [], 0)
-        return not has_something or self._control.recv(1, socket.MSG_PEEK) != b""
+        try:
+            return not has_something or self._control.recv(1, socket.MSG_PEEK) != b""
+        except ConnectionError:  # it has died before it read what was sent
+            return False
 
     def fork(self) -> WarmWorker:
         """A new worker."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -57,6 +59,16 @@ def test_where_it_has_died_each_process_starts_its_own(parent: processes.WarmPar
     assert not parent.alive
     for pid, value in in_forks(doubled, 21):
         assert pid != parent._pid and value == 42
+
+
+def test_one_that_died_before_it_listened_is_not_alive() -> None:
+    ours, theirs = socket.socketpair()
+    line = processes.WarmParent(ours, os.getpid(), io.BytesIO())
+    assert line.alive
+    ours.sendall(b"join")
+    theirs.close()
+    assert not line.alive
+    ours.close()
 
 
 def test_a_process_that_leaves_ends_its_own_workers_and_no_other(
