@@ -56,6 +56,7 @@ def both(request):
 
 
 @pytest.mark.parametrize("text", [NOVEL[:300_000], SOURCE], ids=["English", "Python"])
+@pytest.mark.slow
 def test_long_texts_get_the_ids_of_the_library(both, text):
     ours, theirs = both
     ids = ours.encode(text)
@@ -63,6 +64,7 @@ def test_long_texts_get_the_ids_of_the_library(both, text):
     assert ours.decode(ids) == text
 
 
+@pytest.mark.slow
 def test_random_unicode_gets_the_ids_of_the_library(both):
     ours, theirs = both
     for text in random_texts(4000):
@@ -194,6 +196,7 @@ def agrees(wordpieces, text):
 
 
 @pytest.mark.parametrize("text", [NOVEL[:300_000], SOURCE], ids=["English", "Python"])
+@pytest.mark.slow
 def test_long_texts_get_the_wordpieces_of_the_library(wordpieces, text):
     agrees(wordpieces, text)
 

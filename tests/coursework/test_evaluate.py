@@ -308,6 +308,7 @@ def test_an_endless_loop_is_left_behind_and_ended(impatient: None) -> None:
     assert threading.active_count() == running
 
 
+@pytest.mark.slow
 def test_a_loop_that_swallows_everything_is_left_behind(impatient: None) -> None:
     stop = threading.Event()
 
@@ -337,6 +338,7 @@ def test_one_slow_answer_spends_the_time_of_all_its_calls(impatient: None) -> No
     assert len(asked) == 2
 
 
+@pytest.mark.slow
 def test_an_answer_that_only_waits_is_waited_for_as_on_a_busy_machine(impatient: None) -> None:
     asked = []
 

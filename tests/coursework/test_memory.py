@@ -154,15 +154,18 @@ def _used(work: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("function", LARGE)
+@pytest.mark.slow
 def test_a_fork_is_charged_with_what_it_allocates(function: Callable[[], float]) -> None:
     assert 15 * MIB <= _used(function) < 22 * MIB
 
 
 @pytest.mark.parametrize("function", SMALL)
+@pytest.mark.slow
 def test_a_fork_is_not_charged_with_what_it_freed_in_time(function: Callable[[], float]) -> None:
     assert _used(function) < 4 * MIB
 
 
+@pytest.mark.slow
 def test_a_buffer_from_before_the_fork_is_charged_when_it_is_written_to() -> None:
     buffers = [np.ones(N)]
 

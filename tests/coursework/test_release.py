@@ -225,6 +225,7 @@ FAULTS = [misspelt, unfinished, same_grade_id, no_points, answer_in_a_demo, grad
 
 
 @pytest.mark.parametrize("spoil", FAULTS, ids=lambda f: f.__name__)
+@pytest.mark.slow
 def test_a_faulty_solution_is_refused_in_a_sentence_and_changes_nothing(course, solved, spoil):
     release(course, progress=False)
     before = everything(course / "notebooks")

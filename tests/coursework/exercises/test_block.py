@@ -160,6 +160,7 @@ WRONG_ANSWERS = {
     ("id", "answer"),
     [pytest.param(id, f, id=f.__name__) for id, fs in WRONG_ANSWERS.items() for f in fs],
 )
+@pytest.mark.slow
 def test_a_wrong_answer_fails_and_gets_no_name_that_is_not_its_own(id, answer):
     verdict = evaluate(id, answer, seed=5)
     assert not verdict.passed

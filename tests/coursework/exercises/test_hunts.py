@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from coursework.evaluate import evaluate_exercise
 from coursework.exercises import bug_hunt_of, declared_chapters
@@ -41,6 +42,7 @@ def test_what_hides_does_not_show_and_what_shows_does_not_hide(chapter, variant)
 
 
 @every_hunt
+@pytest.mark.slow
 def test_each_of_the_other_sentences_is_wrong(chapter, variant):
     hunt = bug_hunt_of(chapter)
     bug = hunt.bugs[variant]

@@ -211,6 +211,7 @@ WRONG_ANSWERS = {
     ("id", "answer"),
     [pytest.param(id, f, id=f.__name__) for id, fs in WRONG_ANSWERS.items() for f in fs],
 )
+@pytest.mark.slow
 def test_a_wrong_answer_fails_and_gets_no_name_that_is_not_its_own(id, answer):
     verdict = evaluate(id, answer, seed=5)
     assert not verdict.passed
@@ -248,6 +249,7 @@ def test_an_answer_that_needs_too_much_memory_keeps_its_other_points(answer):
     assert verdict.misconception in ("forms the T × S matrix", None)
 
 
+@pytest.mark.slow
 def test_an_answer_kept_from_the_call_before_does_not_hide_its_memory():
     kept = {}
 
@@ -261,6 +263,7 @@ def test_an_answer_kept_from_the_call_before_does_not_hide_its_memory():
         assert check(FLASH, answer) == get(FLASH).max_points - 2
 
 
+@pytest.mark.slow
 def test_the_message_says_how_much_memory_was_needed_and_how_much_is_allowed():
     text = io.StringIO()
     with redirect_stdout(text):

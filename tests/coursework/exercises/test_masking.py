@@ -101,6 +101,7 @@ def test_equal_shares_in_empty_rows_are_called_so_however_they_come_about():
 
 
 @pytest.mark.parametrize("forbidden", [-50, *STAND_INS])
+@pytest.mark.slow
 def test_a_finite_stand_in_is_rejected_even_where_empty_rows_are_mended(forbidden):
     verdict = rejected("05.masked_softmax", softmax_with(forbidden, mend_empty_rows=True))
     assert "forbidden keys get exactly 0 whatever the scores" in failed_properties(verdict)
@@ -213,6 +214,7 @@ def test_a_tiny_weight_on_the_future_is_no_zero(leaks, points):
 
 @pytest.mark.parametrize("forbidden", STAND_INS)
 @pytest.mark.parametrize("mend_empty_rows", [False, True])
+@pytest.mark.slow
 def test_a_finite_stand_in_in_attention_is_rejected(forbidden, mend_empty_rows):
     def answer(q, k, v):
         scores = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
@@ -376,6 +378,7 @@ def test_changes_of_a_part_of_the_future_are_rejected_and_not_called_something_e
         lambda z, t: z[:1, ..., : t + 1, :] if z.ndim > 2 else z[: max(t, 1)],
     ],
 )
+@pytest.mark.slow
 def test_watching_another_part_of_the_outputs_is_rejected(watch):
     rejected("05.leaks_future", leak_test(noise, watch=watch))
 

@@ -351,6 +351,7 @@ WRONG_ANSWERS = {
     ("id", "answer"),
     [pytest.param(id, f, id=f.__name__) for id, fs in WRONG_ANSWERS.items() for f in fs],
 )
+@pytest.mark.slow
 def test_a_wrong_answer_fails_and_gets_no_name_that_is_not_its_own(id, answer):
     verdict = evaluate(id, answer, seed=5)
     assert not verdict.passed
@@ -443,6 +444,7 @@ def test_an_order_is_not_its_own_inverse_and_moves_all_tokens_unless_staying_is_
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("answer", WRONG_ANSWERS[BLIND])
+@pytest.mark.slow
 def test_no_draw_of_the_inputs_lets_a_wrong_order_test_pass(answer, seed):
     assert not evaluate(BLIND, answer, seed=seed).passed
 

@@ -221,6 +221,7 @@ WRONG_ANSWERS = {
     ("id", "answer"),
     [pytest.param(id, f, id=f.__name__) for id, fs in WRONG_ANSWERS.items() for f in fs],
 )
+@pytest.mark.slow
 def test_a_wrong_answer_is_refused(id, answer):
     verdict = evaluate(id, answer, seed=1)
     assert not verdict.passed
