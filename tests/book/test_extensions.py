@@ -13,6 +13,7 @@ import chapter_numbers
 import formulas
 import inline_figures
 import instruments
+import no_break
 import notebook_links
 import reading_time
 
@@ -172,3 +173,17 @@ def test_figures_count_by_chapter_and_on_any_other_page_from_one():
     chapter_numbers.renumber(None, env)
     assert env.toc_fignumbers["book/04-scaling"]["figure"] == {"id7": (4, 1), "id9": (4, 2)}
     assert figures["figure"] == {"id1": (1,), "id2": (2,)}
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("a loss of 2.0 × 10⁻⁴, measured", "a loss of 2.0~×~10⁻⁴, measured"),
+        ("85 MB of weights in 12 ms", "85~MB of weights in 12~ms"),
+        ("It is 320 px wide", "It is 320~px wide"),
+        ("the 3 best of 4 models", "the 3 best of 4 models"),
+        ("T × S scores, 5 separate ones", "T × S scores, 5 separate ones"),
+    ],
+)
+def test_a_number_and_its_unit_stay_on_one_line(text, kept):
+    assert no_break.joined(text) == kept.replace("~", "\u00a0")

@@ -6,7 +6,7 @@ import pytest
 
 import attend
 from tests.book import test_instruments as instruments
-from tests.book.test_instruments import PHONE, QUIET_MS, reveal, sentence
+from tests.book.test_instruments import PHONE, QUIET_MS, reveal, sentence, words
 
 pytestmark = pytest.mark.browser
 
@@ -155,7 +155,7 @@ def test_another_model_comes_with_the_heads_that_it_was_published_with(visit):
 
 def test_the_right_guess_is_the_one_that_attend_says(visit):
     page = visit(TAG)
-    verdict = reveal(page, TAG, choice=1).locator(".instrument-verdict p").first.inner_text()
+    verdict = words(reveal(page, TAG, choice=1).locator(".instrument-verdict p").first)
     assert verdict.startswith("Yes:")
     assert f"{attend.kv_cache_bytes(32, 8, 128, 16_384) / 1e9:.2f} GB" in verdict
 

@@ -99,8 +99,14 @@ def reveal(page, tag, choice=-1):
     return page.locator(tag)
 
 
+def words(element):
+    """What an element says, with the minus signs and the spaces of a keyboard."""
+    text = element.inner_text()
+    return text.replace("\N{MINUS SIGN}", "-").replace("\N{NO-BREAK SPACE}", " ")
+
+
 def sentence(page):
-    return page.locator(".instrument-sentence").inner_text().replace("\N{MINUS SIGN}", "-")
+    return words(page.locator(".instrument-sentence"))
 
 
 def table_of(page, selector):

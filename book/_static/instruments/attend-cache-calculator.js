@@ -85,7 +85,7 @@
       value /= 1000;
       i += 1;
     }
-    return `${threeDigits(value)} ${units[i]}`;
+    return `${threeDigits(value)}\u00a0${units[i]}`;
   }
 
   /** A number with three digits, or with all before the point: "2.15", "640", "1,730". */

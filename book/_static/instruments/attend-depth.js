@@ -84,7 +84,7 @@
     if (log < 0) return tiny(10 ** log);
     const exponent = Math.floor(log);
     const superscript = [...String(exponent)].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
-    return `${fixed(10 ** (log - exponent), 1)} × 10${superscript}`;
+    return `${fixed(10 ** (log - exponent), 1)}\u00a0×\u00a010${superscript}`;
   }
 
   class Depth extends Instrument {

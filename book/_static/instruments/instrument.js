@@ -54,7 +54,7 @@
     if (x === 0 || Math.abs(x) >= 0.001) return fixed(x, 3);
     const [mantissa, exponent] = x.toExponential(1).split("e-");
     const superscript = [...exponent].map((digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]).join("");
-    return `${mantissa} × 10⁻${superscript}`;
+    return `${mantissa}\u00a0×\u00a010⁻${superscript}`; // which keeps to one line
   }
 
   /** A scale that carries the interval [a, b] to [c, d] in a straight line. */

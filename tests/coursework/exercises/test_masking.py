@@ -107,6 +107,17 @@ def test_a_finite_stand_in_is_rejected_even_where_empty_rows_are_mended(forbidde
     assert "forbidden keys get exactly 0 whatever the scores" in failed_properties(verdict)
 
 
+def test_only_the_largest_of_the_allowed_scores_may_be_subtracted():
+    def smallest(scores, mask):
+        least = np.where(mask, scores, np.inf).min(axis=-1, keepdims=True)
+        e = np.exp(np.where(mask, scores - np.where(np.isinf(least), 0, least), -np.inf))
+        total = e.sum(axis=-1, keepdims=True)
+        return (e / np.where(total == 0, 1, total)).astype(e.dtype)
+
+    verdict = rejected("05.masked_softmax", smallest)
+    assert failed_properties(verdict) == ["forbidden keys get exactly 0 whatever the scores"]
+
+
 @pytest.mark.parametrize("little", [1e-9, 1e-12, 1e-300])
 def test_a_little_weight_on_forbidden_keys_is_not_zero(little):
     def answer(scores, mask):

@@ -289,6 +289,16 @@ def gradient_by_differences(scores, upstream):
     return result
 
 
+def gradient_without_axes_of_one(scores, upstream):
+    return np.squeeze(gradient_with_the_weighted_mean(scores, upstream))
+
+
+def gradient_of_a_softmax_that_subtracts_the_smallest(scores, upstream):
+    e = np.exp(scores - scores.min(axis=-1, keepdims=True))
+    p = e / e.sum(axis=-1, keepdims=True)
+    return p * (upstream - np.sum(p * upstream, axis=-1, keepdims=True))
+
+
 WRONG_ANSWERS = {
     ATTENTION: (
         attention_of_zeros,
@@ -347,6 +357,8 @@ WRONG_ANSWERS = {
         gradient_along_the_first_axis,
         gradient_of_the_log_softmax,
         gradient_by_differences,
+        gradient_without_axes_of_one,
+        gradient_of_a_softmax_that_subtracts_the_smallest,
     ),
 }
 

@@ -177,7 +177,13 @@ def _extreme_scores(rng: Rng) -> Sequence[Call]:
         np.put_along_axis(mask, rng.integers(S, size=(T, 1)), True, axis=-1)
         return np.where(mask, -level, level) + normal(rng, T, S), mask
 
+    def far_apart(T: int, S: int) -> tuple[Array, Array]:
+        # The allowed keys of a row are far from each other: only the largest may be subtracted.
+        return 2e3 * rng.permuted(np.tile(np.arange(S), (T, 1)), axis=-1), mixed_mask(rng, T, S)
+
     return calls(
+        far_apart(3, 4),
+        far_apart(5, 3),
         huge(2, 3),
         huge(*sizes(rng, 2)),
         huge(*sizes(rng, 2)),

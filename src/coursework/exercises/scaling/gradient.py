@@ -23,14 +23,16 @@ def _single_rows(rng: np.random.Generator) -> tuple[Call, ...]:
 
 
 def _many_rows(rng: np.random.Generator) -> tuple[Call, ...]:
-    shapes = ((2, 3), (5, 7), (7, 4), (3, 2, 5), (2, 5, 3, 7))
+    shapes = ((2, 3), (5, 7), (7, 4), (3, 2, 5), (2, 5, 3, 7), (1, 4), (5, 1), (3, 1, 1))
     return tuple(_scores_and_upstream(rng, *shape) for shape in shapes)
 
 
 def _edges_of_the_gradient(rng: np.random.Generator) -> tuple[Call, ...]:
     levels = 1e4 * (-1.0) ** np.arange(3)[:, None]
     loud = [_scores_and_upstream(rng, 3, n).args for n in (4, 2, 7)]
+    spread, upstream = _scores_and_upstream(rng, 5, 4).args
     return (
+        Call((5e3 * spread, upstream)),
         *(
             Call((scores + sign * levels, g))
             for sign, (scores, g) in zip((1, -1, 1), loud, strict=True)
