@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -325,17 +326,18 @@ def _nothing_to_see(rng: Rng) -> Sequence[Call]:
     return [*made, Call(layer(rng, 3, 2, 2), {"mask": np.zeros((3, 3), dtype=bool)})]
 
 
-def _large_scores(rng: Rng) -> Sequence[Call]:
+def with_large_scores(rng: Rng, K: int, x: Array, w_q: Array, w_k: Array, *others: Any) -> Call:
     """Scores about ±10,000, so far apart that rounding leaves the weights as they are."""
-    made = []
-    for T, H, K in [(3, 2, 3), (5, 3, 2), (4, 2, 5), (7, 3, 4)]:
-        x, w_q, w_k, w_v, w_o, _ = layer(rng, T, H, K)
-        x[:, 0] = 1 + rng.permutation(T) / T
-        w_q[0], w_k[0] = 0, 0
-        w_q[0, ::K] = 100 * (-1.0) ** np.arange(H)
-        w_k[0, ::K] = 100 * np.sqrt(K)
-        made.append(Call((x, w_q, w_k, w_v, w_o, H)))
-    return made
+    x[:, 0] = 1 + rng.permutation(len(x)) / len(x)
+    w_q[0], w_k[0] = 0, 0
+    w_q[0, ::K] = 100 * (-1.0) ** np.arange(w_q.shape[1] // K)
+    w_k[0, ::K] = 100 * np.sqrt(K)
+    return Call((x, w_q, w_k, *others))
+
+
+def _large_scores(rng: Rng) -> Sequence[Call]:
+    shapes = ((3, 2, 3), (5, 3, 2), (4, 2, 5), (7, 3, 4))
+    return [with_large_scores(rng, K, *layer(rng, T, H, K)) for T, H, K in shapes]
 
 
 def _that_do_not_divide(rng: Rng) -> Sequence[Call]:

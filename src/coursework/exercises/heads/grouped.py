@@ -8,7 +8,7 @@ import numpy as np
 
 from attend.heads import grouped_query_attention, repeat_kv
 from coursework.exercise import Call, Exercise, Misconception, Property, calls
-from coursework.exercises.heads.attention import _merge, _softmax, _split
+from coursework.exercises.heads.attention import _merge, _softmax, _split, with_large_scores
 from coursework.exercises.inputs import mixed_mask, normal, sizes
 
 Rng = np.random.Generator
@@ -287,6 +287,15 @@ def _minus_a_billion(x, w_q, w_k, w_v, w_o, n_heads, n_kv_heads, mask=None):
     return _merge(_softmax(scores, None) @ v) @ w_o
 
 
+def _overflowing(x, w_q, w_k, w_v, w_o, n_heads, n_kv_heads, mask=None):
+    q, k, v = _split(x @ w_q, n_heads), *(_shared(x, w, n_heads, n_kv_heads) for w in (w_k, w_v))
+    e = np.exp(q @ np.swapaxes(k, -1, -2) / np.sqrt(q.shape[-1]))
+    if mask is not None:
+        e = np.where(mask, e, 0.0)
+    total = e.sum(axis=-1, keepdims=True)
+    return _merge(e / np.where(total == 0, 1, total) @ v) @ w_o
+
+
 def grouped_layer(
     rng: Rng, T: int, H: int, G: int, K: int, *lead: int, dtype: type = np.float64
 ) -> tuple:
@@ -343,6 +352,13 @@ def _nothing_to_see(rng: Rng) -> Sequence[Call]:
     return made
 
 
+def _large_scores(rng: Rng) -> Sequence[Call]:
+    return [
+        with_large_scores(rng, K, *grouped_layer(rng, T, H, G, K))
+        for T, H, G, K in ((3, 4, 2, 3), (5, 6, 2, 2), (4, 6, 3, 5), (7, 2, 1, 4))
+    ]
+
+
 def _uneven_groups(rng: Rng) -> Sequence[Call]:
     sizes = ((3, 5, 2, 3), (4, 7, 3, 2), (2, 8, 3, 4), (5, 3, 2, 4), (3, 6, 4, 2))
     return [Call(grouped_layer(rng, *size)) for size in sizes]
@@ -365,7 +381,7 @@ serve `n_heads` = H query heads, each a group of H / G neighbours.
 - The rest is as in `multi_head_attention`: scores divided by √K, a `mask` that broadcasts to
   (..., H, T, T) with True = may attend, zeros for a query that may see nothing, `w_o` at the end.
   G = H is multi-head attention, G = 1 is multi-query attention.
-- Inputs are float64 or float32 and stay as they are.
+- Scores may be as large as 10,000. Inputs are float64 or float32 and stay as they are.
 - If G does not divide H, raise a `ValueError`.
 
 You may call your earlier answers. PyTorch's fused attention is refused.
@@ -376,6 +392,7 @@ You may call your earlier answers. PyTorch's fused attention is refused.
         Property("one key/value head, and as many as query heads", 1, _one_or_all),
         Property("a mask says who may attend", 1, _masked),
         Property("a query that may see nothing gets zeros", 1, _nothing_to_see, edge=True),
+        Property("large scores are no trouble", 1, _large_scores, edge=True),
         Property("groups that are not even raise ValueError", 1, _uneven_groups, edge=True),
     ),
     misconceptions=(
@@ -484,6 +501,13 @@ You may call your earlier answers. PyTorch's fused attention is refused.
             "their softmax is even: the query attends to everything it was forbidden.",
             _minus_a_billion,
             "a query that may see nothing sees everything",
+        ),
+        Misconception(
+            "overflows",
+            "e¹⁰⁰⁰⁰ is more than a float can hold. Subtract each row's largest score before the "
+            "exponential; it cancels.",
+            _overflowing,
+            "large scores give NaN",
         ),
     ),
     hints=(
