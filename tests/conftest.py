@@ -1,6 +1,7 @@
 """What holds for every test: one thread, the same examples every time, and in CI no skips."""
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,10 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 # nbgrader starts alembic by name. The environment need not be active for its tests to run.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+# What a script starts in the background ignores interrupts, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The notebooks under tests/ are material, often damaged on purpose, and not tests.
 collect_ignore_glob = ["*.ipynb"]
