@@ -234,7 +234,7 @@ def _handed_over(call: Call, connect: Callable[[Handle], StandIn], turn: int = 0
             return argument.generator(turn)
         if type(argument) is Handle:
             return connect(argument)
-        return copy.deepcopy(argument)
+        return argument if type(argument) in (int, float, bool, str) else copy.deepcopy(argument)
 
     def step(old: Any) -> Any:
         return replace(old, **{name: plain.mapped(part, own) for name, part in vars(old).items()})

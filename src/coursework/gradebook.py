@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-from nbformat.v4 import new_code_cell
 
 from coursework.classroom import Attempt, Course, write_aside
 from coursework.errors import CourseError
@@ -140,8 +139,9 @@ def record(course: Course, attempts: list[Attempt]) -> list[Reread]:
             gradebook.db.commit()
             _record_lateness(gradebook, course, attempt, penalty)
             gradebook.db.commit()
+    masters = cache(lambda slug: Master.read(course.master(slug)))
     for attempt in attempts:
-        _lay_notebook(course, attempt)
+        _lay_notebook(course, attempt, masters)
     return rereads
 
 
@@ -259,7 +259,7 @@ def _shown(course: Course, slug: str, student: str) -> dict[str, str]:
         return {}
 
 
-def _lay_notebook(course: Course, attempt: Attempt) -> None:
+def _lay_notebook(course: Course, attempt: Attempt, masters: Callable[[str], Master]) -> None:
     """The graded notebook: the master's cells, the student's answers, and what came of them."""
     slug = attempt.result.slug
     folder = course.classroom / "autograded" / attempt.student / slug
@@ -267,16 +267,15 @@ def _lay_notebook(course: Course, attempt: Attempt) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     folder.mkdir(parents=True, exist_ok=True)
-    graded = json.dumps(_graded_notebook(course, attempt))
+    graded = json.dumps(_graded_notebook(course, attempt, masters(slug)))
     (folder / f"{slug}.ipynb").write_text(graded, encoding="utf-8")
     answers = {q.grade_id: q.answer_sha256 for q in attempt.result.manual}
     write_aside(_shown_path(course, slug, attempt.student), json.dumps(answers))
 
 
-def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:
+def _graded_notebook(course: Course, attempt: Attempt, asked: Master) -> dict[str, Any]:
     slug = attempt.result.slug
     path, _ = find_notebook(course.submissions(slug)[attempt.student], slug)
-    asked = Master.read(course.master(slug))
     found = match(read_cells(path)[0], asked.exercises, asked.manual)
     notebook = json.loads(course.master(slug).read_text(encoding="utf-8"))
     graded = {e.grade_id: e for e in attempt.result.exercises}
@@ -301,9 +300,11 @@ def _graded_notebook(course: Course, attempt: Attempt) -> dict[str, Any]:
     return {**notebook, "cells": cells + [_helper(p) for p in waiting]}
 
 
-def _helper(part: Part) -> Any:
+def _helper(part: Part) -> dict[str, Any]:
     """A cell that answers nothing, with an id that is the same each time."""
-    return new_code_cell(part.source, id=hashlib.sha256(part.name.encode()).hexdigest()[:8])
+    number = hashlib.sha256(part.name.encode()).hexdigest()[:8]
+    code = {"cell_type": "code", "id": number, "source": part.source}
+    return {**code, "metadata": {}, "outputs": [], "execution_count": None}
 
 
 #: In Markdown, what can make a tag, a link or, in a formula, a link or a command for one.
