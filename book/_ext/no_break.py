@@ -22,11 +22,12 @@ class NoBreak(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        for node in list(self.document.findall(nodes.Text)):
-            if isinstance(node.parent, VERBATIM) or node.parent.get("classes") == ["math"]:
+        for parent in self.document.findall(nodes.Element):
+            if isinstance(parent, VERBATIM):
                 continue
-            if (text := joined(str(node))) != node:
-                node.parent.replace(node, nodes.Text(text))
+            for place, child in enumerate(parent.children):  # some do not know their parent
+                if isinstance(child, nodes.Text) and (text := joined(str(child))) != child:
+                    parent[place] = nodes.Text(text)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -348,7 +348,7 @@ def _on(exercise: Exercise, call: Call) -> str:
             shape = tuple(value.shape)
             parts.append(f"{name} = {short(value)}" if small else f"{name} {shape}")
         elif isinstance(value, Seed):
-            parts.append(f"{name} = default_rng({value.number})")
+            parts.append(f"{name} = {value}")
         else:
             parts.append(f"{name} = {getattr(value, 'name', None) or short(value)}")
     return f"On {', '.join(parts)}" if parts else "There"

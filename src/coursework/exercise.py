@@ -24,10 +24,21 @@ class Seed:
     """A random generator among the arguments. It crosses to the student's process as its seed."""
 
     number: int
+    of_torch: bool = False  #: PyTorch's generator, in place of NumPy's
 
-    def generator(self, turn: int = 0) -> np.random.Generator:
+    def generator(self, turn: int = 0) -> Any:
         """The generator; another one for each turn of a call that is made many times."""
+        if self.of_torch:
+            import torch
+
+            return torch.Generator().manual_seed(self.number + turn)
         return np.random.default_rng([self.number, turn] if turn else self.number)
+
+    def __str__(self) -> str:
+        """How to make it."""
+        return (
+            f"{'torch.Generator().manual_seed' if self.of_torch else 'default_rng'}({self.number})"
+        )
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def encode(value: Any) -> bytes:
         if isinstance(part, dict):
             return {"dict": [[tree(key), tree(item)] for key, item in part.items()]}
         if isinstance(part, Seed):
-            return {"seed": part.number}
+            return {"seed": [part.number, part.of_torch]}
         if isinstance(part, Handle):
             fields = (part.number, part.methods, part.attributes, part.differentiable)
             return {"handle": [tree(field) for field in fields]}
@@ -142,7 +142,8 @@ def _decode(part: Any, blob: bytes, depth: int) -> Any:
             _decode(key, blob, depth + 1): _decode(item, blob, depth + 1) for key, item in content
         }
     if tag == "seed":
-        return Seed(int(content))
+        number, of_torch = content
+        return Seed(int(number), bool(of_torch))
     if tag == "handle":
         number, methods, attributes, differentiable = (
             _decode(field, blob, depth + 1) for field in content

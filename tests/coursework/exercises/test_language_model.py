@@ -256,6 +256,79 @@ def test_a_mistake_is_named_however_it_is_spelt():
     assert evaluate(GENERATE, without_no_grad).misconception == "records gradients"
 
 
+def drawing_by(draw):
+    """A right `generate` but for its draws, which `draw` makes of (logits, generator, **how)."""
+
+    def generate(model, ids, n_new, *, context=None, generator=None, **how):
+        for _ in range(n_new):
+            with torch.no_grad():
+                logits = model(ids if context is None else ids[:, -context:])[:, -1]
+            greedy = how["temperature"] == 0
+            new = logits.argmax(-1, keepdim=True) if greedy else draw(logits, generator, **how)
+            ids = torch.cat([ids, new], dim=1)
+        return ids
+
+    return generate
+
+
+def without(name):
+    """Draws with `name` left at its default."""
+
+    def draw(logits, generator, **how):
+        p = distribution_by_sorting(logits, **{k: v for k, v in how.items() if k != name})
+        return torch.multinomial(p, 1, generator=generator)
+
+    return draw
+
+
+def of_one_number(logits, generator, **how):
+    u = torch.rand(1, 1, generator=generator, dtype=logits.dtype)
+    return (distribution_by_sorting(logits, **how).cumsum(-1) < u).sum(-1, keepdim=True)
+
+
+def of_even_shares(logits, generator, **how):
+    stay = (distribution_by_sorting(logits, **how) > 0).double()
+    return torch.multinomial(stay, 1, generator=generator)
+
+
+def of_the_global_state(logits, generator, **how):
+    return torch.multinomial(distribution_by_sorting(logits, **how), 1)
+
+
+def of_a_seed_of_its_own(logits, generator, **how):
+    own = torch.Generator().manual_seed(3)
+    return torch.multinomial(distribution_by_sorting(logits, **how), 1, generator=own)
+
+
+@pytest.mark.parametrize(
+    ("draw", "complaint"),
+    [
+        (without("temperature"), "ruled out"),
+        (without("top_k"), "ruled out"),
+        (without("top_p"), "ruled out"),
+        (of_one_number, "as often as their probabilities say"),
+        (of_even_shares, "as often as their probabilities say"),
+        (of_the_global_state, "leaves a global random generator"),
+        (of_a_seed_of_its_own, "another generator gives the same text"),
+    ],
+)
+@pytest.mark.slow
+def test_other_draws_are_refused_and_cost_the_draws_alone(draw, complaint):
+    verdict = evaluate(GENERATE, drawing_by(draw), seed=5)
+    assert complaint in verdict.message
+    assert verdict.points == verdict.max_points - 2
+
+
+@pytest.mark.slow
+def test_chance_never_refuses_a_right_draw():
+    def by_inversion(logits, generator, **how):
+        u = torch.rand(len(logits), 1, generator=generator, dtype=logits.dtype)
+        return (distribution_by_sorting(logits, **how).cumsum(-1) < u).sum(-1, keepdim=True)
+
+    for seed in range(100, 120):
+        assert evaluate(GENERATE, drawing_by(by_inversion), seed=seed).passed
+
+
 def test_a_model_without_a_mask_is_told_what_it_will_do():
     class Peeking(ModelWithFusedAttention):
         def forward(self, ids):

@@ -92,7 +92,8 @@ def test_tensors_arrive_as_tensors(dtype: str) -> None:
 
 def test_a_generator_crosses_as_its_seed_and_an_object_as_its_handle() -> None:
     handle = Handle(7, ("append", "__len__"), {"size": 3}, differentiable=True)
-    assert sent([Seed(7), {"cache": handle}]) == [Seed(7), {"cache": handle}]
+    plain = [Seed(7), Seed(7, of_torch=True), {"cache": handle}]
+    assert sent(plain) == plain
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from attend.sampling import generate
-from coursework.exercise import Call, Event, Exercise, Misconception, Property, Stub
+from attend.sampling import generate, next_token_distribution
+from coursework.compare import Difference
+from coursework.exercise import Call, Event, Exercise, Misconception, Property, Seed, Stub
 
 Rng = np.random.Generator
 
@@ -106,6 +108,63 @@ def _nothing_new(rng: Rng) -> tuple[Call, ...]:
         _call(rng, 3, 4, 0, context=2),
         _call(rng, 2, 1, 0),
     )
+
+
+def _drawn(rng: Rng) -> tuple[Call, ...]:
+    one, other = (Seed(int(rng.integers(2**31)), of_torch=True) for _ in range(2))
+    first = _call(rng, 500, 2, 2, temperature=0.5, generator=one)
+    hows: tuple[dict[str, Any], ...] = (
+        {"temperature": 1.0},
+        {"temperature": 1.5, "top_k": 3},
+        {"temperature": 0.8, "top_p": 0.7},
+        {"temperature": 2.0, "top_k": 4, "top_p": 0.8},
+    )
+    return (
+        first,
+        first,
+        Call(first.args, {**first.kwargs, "generator": other}),
+        *(_call(rng, 600, 1, 2, vocab=5, generator=one, **how) for how in hows),
+    )
+
+
+def _is_drawn(call: Call, text: Any) -> str | Difference | None:
+    """Whether the tokens of all rows together come as often as their probabilities say."""
+    model, ids, n_new = call.args
+    B, T = ids.shape
+    if not isinstance(text, Tensor) or text.shape != (B, T + n_new) or text.dtype != torch.int64:
+        return Difference("shape", "what it returns is not int64 of the shape (B, T + n_new)", "")
+    if not torch.equal(text[:, :T], ids):
+        return "the text does not begin with the prompt"
+    opinion, drawn = model.make(), ("temperature", "top_k", "top_p")
+    how = {name: value for name, value in call.kwargs.items() if name in drawn}
+    for end in range(T, T + n_new):
+        p = next_token_distribution(opinion(text[:, :end])[:, -1], **how)
+        if text[:, end].min() < 0 or text[:, end].max() >= p.shape[1]:
+            return "there is an id that is no token's"
+        came = torch.nn.functional.one_hot(text[:, end], p.shape[1])
+        if torch.any(came[p == 0]):
+            return "it draws a token that top_k or top_p has ruled out"
+        # Six standard deviations, and some draws: chance does not go that far in a billion checks.
+        chance = 6 * (p * (1 - p)).sum(0).sqrt() + 14
+        far = (came.sum(0) - p.sum(0)).abs() - chance
+        if torch.any(far > 0):
+            v = int(far.argmax())
+            return Difference(
+                "value",
+                "tokens do not come as often as their probabilities say",
+                f"token {v} came {int(came[:, v].sum())} times in {B} draws; about "
+                f"{float(p[:, v].sum()):.0f} are right.",
+            )
+    return None
+
+
+def _obeys_the_generator(made: Sequence[Call], texts: Sequence[Any]) -> str | None:
+    first, again, other, *_ = texts
+    if not torch.equal(first, again):
+        return "two generators of the same seed give two texts"
+    if torch.equal(first, other):
+        return "another generator gives the same text"
+    return None
 
 
 def _probes(rng: Rng) -> tuple[Call, ...]:
@@ -367,6 +426,43 @@ def _as_floats(
     return said
 
 
+def _never_draws(
+    model, ids, n_new, *, context=None, temperature=1.0, top_k=None, top_p=None, generator=None
+):
+    for _ in range(n_new):
+        with torch.no_grad():
+            logits = model(ids if context is None else ids[:, -context:])[:, -1]
+        ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
+    return ids
+
+
+def _draws_from_the_logits(
+    model, ids, n_new, *, context=None, temperature=1.0, top_k=None, top_p=None, generator=None
+):
+    for _ in range(n_new):
+        with torch.no_grad():
+            logits = model(ids if context is None else ids[:, -context:])[:, -1]
+        new = logits.argmax(-1, keepdim=True)
+        if temperature > 0:
+            new = torch.multinomial(logits.softmax(-1), 1, generator=generator)
+        ids = torch.cat([ids, new], dim=1)
+    return ids
+
+
+def _cuts_nothing_off(
+    model, ids, n_new, *, context=None, temperature=1.0, top_k=None, top_p=None, generator=None
+):
+    for _ in range(n_new):
+        with torch.no_grad():
+            logits = model(ids if context is None else ids[:, -context:])[:, -1]
+        new = logits.argmax(-1, keepdim=True)
+        if temperature > 0:
+            p = (logits / temperature).softmax(-1)
+            new = torch.multinomial(p, 1, generator=generator)
+        ids = torch.cat([ids, new], dim=1)
+    return ids
+
+
 GENERATE = Exercise(
     chapter=8,
     signature=(
@@ -384,8 +480,9 @@ Let a model speak: ask it for the next token, put the token at the end of the te
   the next token.
 - The next token of each row is drawn from `next_token_distribution` of these logits, with
   `temperature`, `top_k` and `top_p`; `generator` is a `torch.Generator` that the draw comes from.
-  At `temperature` 0 it is the most likely token, and nothing is drawn: PyTorch's global random
-  state stays as it is. The check asks at temperature 0 only; the notebook draws.
+  Any way of drawing will do, if each row is drawn on its own and the same seed gives the same
+  text. At `temperature` 0 it is the most likely token, and nothing is drawn. PyTorch's global
+  random state stays as it is.
 - Return int64 (B, T + n_new): the prompt, unchanged, and the new tokens behind it. For `n_new` = 0
   that is a tensor equal to `ids`.
 - The model is called with gradients off. Afterwards everything is as it was: the caller's gradient
@@ -404,6 +501,14 @@ Let a model speak: ask it for the next token, put the token at the end of the te
             1,
             _modes,
             watch=_leaves_modes_alone,
+        ),
+        Property(
+            "above temperature 0 the generator draws from the distribution",
+            2,
+            _drawn,
+            edge=True,
+            compare=_is_drawn,
+            together=_obeys_the_generator,
         ),
         Property("nothing new is the prompt", 1, _nothing_new, edge=True),
     ),
@@ -543,6 +648,28 @@ Let a model speak: ask it for the next token, put the token at the end of the te
             "`torch.zeros(...)`. Ids are int64.",
             _as_floats,
             symptom="your ids are not whole numbers",
+        ),
+        Misconception(
+            "never draws",
+            "You take the most likely token at every temperature. That is right at 0 only: above "
+            "it, draw with `torch.multinomial(p, 1, generator=generator)`, from the p of your "
+            "`next_token_distribution`.",
+            _never_draws,
+            symptom="the text is the same whatever the temperature",
+        ),
+        Misconception(
+            "draws from the bare logits",
+            "You draw from the softmax of the logits. `temperature`, `top_k` and `top_p` have to "
+            "go into `next_token_distribution` first.",
+            _draws_from_the_logits,
+            symptom="temperature, top_k and top_p change nothing",
+        ),
+        Misconception(
+            "cuts nothing off",
+            "You divide by the temperature and draw from all tokens. `top_k` and `top_p` have to "
+            "go into `next_token_distribution` as well.",
+            _cuts_nothing_off,
+            symptom="top_k and top_p change nothing",
         ),
     ),
     hints=(

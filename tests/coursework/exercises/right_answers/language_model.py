@@ -167,6 +167,18 @@ def generate_by_concatenating(
 
 
 @torch.no_grad()
+def generate_by_gumbel_noise(model, ids, n_new, *, context=None, generator=None, **how):
+    """Draws by the largest of noisy logarithms, without `torch.multinomial`."""
+    for _ in range(n_new):
+        p = distribution_by_sorting(model(ids[:, -(context or 0) :])[:, -1], **how)
+        noise = 0.0
+        if how.get("temperature", 1.0) > 0:
+            noise = -torch.empty_like(p).exponential_(generator=generator).log()
+        ids = torch.cat([ids, (p.log() + noise).argmax(-1, keepdim=True)], dim=-1)
+    return ids.clone()
+
+
+@torch.no_grad()
 def generate_into_one_tensor(
     model, ids, n_new, *, context=None, temperature=1.0, top_k=None, top_p=None, generator=None
 ):
@@ -365,6 +377,7 @@ RIGHT_ANSWERS = {
     ),
     "08.generate": (
         generate_by_concatenating,
+        generate_by_gumbel_noise,
         generate_into_one_tensor,
         generate_by_recursion,
     ),
