@@ -1,9 +1,10 @@
 """How fast a class is graded: `course grade` beside nbgrader's own command, in one run.
 
-    python benchmarks/grading.py [--students 40] [--jobs 2]
+    python benchmarks/grading.py [--students 40] [--crowd 300] [--jobs 2]
 
 Both grade the same submissions of chapter 04 with `import torch` in its set-up, all of them honest,
-and every score of every cell is compared. The result is written to benchmarks/grading.json.
+and every score of every cell is compared. Ours alone then grades a larger class, during which the
+memory of the workers is looked at. The result is written to benchmarks/grading.json.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import nbformat
 
-from coursework import gradebook
+from coursework import gradebook, memory
 from coursework.classroom import Course
 from coursework.markers import MARKERS
 
@@ -89,9 +93,40 @@ def scores(course: Course) -> dict[str, dict[str, float | None]]:
         }
 
 
+@contextmanager
+def memory_of_workers() -> Iterator[list[float]]:
+    """Fills a list with the megabytes that a worker has for itself, now and then.
+
+    What it shares with its parent, PyTorch above all, is there once for all, and is not counted.
+    """
+    seen: list[float] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.1):
+            waiting = [os.getpid()]
+            while waiting:
+                pid = waiting.pop()
+                below = memory.children_of(pid)
+                waiting += below
+                # The sandbox has a namespace of processes, and in it each worker one of its own.
+                is_worker = not below and len(memory.numbers_of(pid)) == 3
+                if is_worker and (sizes := memory.sizes_of(pid)):
+                    seen.append(sizes.own / 1e6)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--students", type=int, default=40)
+    parser.add_argument("--crowd", type=int, default=300)
     parser.add_argument("--jobs", type=int, default=2)
     wanted = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -105,6 +140,8 @@ def main() -> None:
         run(course.root, "nbgrader", "generate_assignment", "--force", SLUG)
         stock = run(course.root, "nbgrader", "autograde", "--force", SLUG)
         differing = [s for s, cells in scores(course).items() if cells != mine[s]]
+    with tempfile.TemporaryDirectory() as folder, memory_of_workers() as megabytes:
+        crowd = run(make_course(Path(folder), wanted.crowd).root, *grade)
     result = {
         "submissions": wanted.students,
         "jobs": wanted.jobs,
@@ -115,6 +152,9 @@ def main() -> None:
         "times_faster": round(stock / ours, 1),
         "seconds_each": round(ours / wanted.students, 3),
         "students_with_other_scores": differing,
+        "crowd": wanted.crowd,
+        "course_grade_seconds_for_crowd": round(crowd, 1),
+        "megabytes_a_worker": round(max(megabytes)),
         "load_average": [round(x, 1) for x in os.getloadavg()],
         "cores": os.cpu_count(),
         "python": platform.python_version(),
