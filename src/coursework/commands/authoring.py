@@ -1,24 +1,21 @@
-"""`course new-exercise`, `sync`, `release`: declarations, solutions, student notebooks."""
+"""`course new-exercise`, `sync`, `release`: declarations, solutions, student notebooks.
+
+What they do it with loads nbformat, which no other command should have to wait for.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-import nbformat
 import typer
 
-from coursework import gradescope as autograder
-from coursework import handout, private
+from coursework import private
 from coursework.chapters import by_slug
 from coursework.classroom import Course, write_aside
 from coursework.commands.arguments import Slugs, chosen, writable
 from coursework.commands.console import err, out, say
 from coursework.errors import CourseError
-from coursework.release import read_solution, stale
-from coursework.release import release as make_release
-from coursework.sync import drift, executed
-from coursework.sync import sync as synced
 
 
 def register(app: typer.Typer) -> None:
@@ -86,6 +83,12 @@ Seed = Annotated[
 
 def sync(slugs: Slugs = None, check: Check = False, run: Run = False, seed: Seed = None) -> None:
     """Write points, tasks, checks and hints from the declarations into the solution notebooks."""
+    import nbformat
+
+    from coursework.release import read_solution
+    from coursework.sync import drift, executed
+    from coursework.sync import sync as synced
+
     course = Course.find()
     off = 0
     for slug in chosen(course, slugs):
@@ -137,6 +140,11 @@ def release(
 
     With --to, an assignment of your own is given to students only where you name it.
     """
+    from coursework import gradescope as autograder
+    from coursework import handout
+    from coursework.release import release as make_release
+    from coursework.release import stale
+
     course = Course.find()
     names = chosen(course, slugs)
     if check and (to or gradescope):

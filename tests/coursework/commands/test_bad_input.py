@@ -223,6 +223,6 @@ def test_an_unexpected_failure_is_not_swallowed(
     def broken(*args: Any) -> Any:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("coursework.commands.authoring.read_solution", broken)
+    monkeypatch.setattr("coursework.release.read_solution", broken)
     with pytest.raises(ZeroDivisionError):
         run(course.root, "sync")
