@@ -3,8 +3,9 @@
     python benchmarks/grading.py [--students 40] [--crowd 300] [--jobs 2]
 
 Both grade the same submissions of chapter 04 with `import torch` in its set-up, all of them honest,
-and every score of every cell is compared. Ours alone then grades a larger class, during which the
-memory of the workers is looked at. The result is written to benchmarks/grading.json.
+and every score of every cell is compared. The gradebook is ready for both. Ours alone then grades a
+larger class, during which the memory of the workers is looked at. The result is written to
+benchmarks/grading.json.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -33,6 +35,7 @@ from coursework.markers import MARKERS
 
 ROOT = Path(__file__).resolve().parents[1]
 SLUG = "04-scaling"
+RUNS = 3  #: of ours, of which the median counts
 
 
 def make_course(folder: Path, students: int) -> Course:
@@ -132,7 +135,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         course = make_course(Path(folder), wanted.students)
         grade = ("course", "grade", "--jobs", str(wanted.jobs))
-        ours = run(course.root, *grade)
+        # The first run enters the assignment into the gradebook, as generate_assignment does below.
+        run(course.root, *grade, "--student", "student-0000")
+        # Other work on the machine weighs on seconds, and not on the minutes of the other command.
+        ours = statistics.median(run(course.root, *grade, "--force") for _ in range(RUNS))
         mine = scores(course)
         again = run(course.root, *grade)
         one = run(course.root, *grade, "--force", "--student", "student-0000")
@@ -146,6 +152,7 @@ def main() -> None:
         "submissions": wanted.students,
         "jobs": wanted.jobs,
         "course_grade_seconds": round(ours, 2),
+        "course_grade_runs": RUNS,
         "course_grade_seconds_for_one": round(one, 2),
         "course_grade_seconds_if_unchanged": round(again, 2),
         "nbgrader_autograde_seconds": round(stock, 2),
