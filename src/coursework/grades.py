@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coursework.classroom import Attempt, Course
-from coursework.gradebook import open_gradebook
 from coursework.roster import Roster
 
 #: nbgrader's export, and our two.
@@ -33,6 +32,8 @@ _DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 
 def rows(course: Course, slugs: Sequence[str] = ()) -> list[dict[str, Any]]:
     """One row for each student and assignment, missing submissions included."""
+    from coursework.gradebook import open_gradebook  # loads nbformat: only who asks for it waits
+
     with open_gradebook(course) as gradebook:
         known = {a.name: a for a in gradebook.assignments}
         assignments = [known[s] for s in (slugs or sorted(known)) if s in known]
