@@ -17,17 +17,24 @@ def joined(text: str) -> str:
     return SPACE.sub("\u00a0", text)
 
 
+def join_numbers(tree: nodes.Element) -> None:
+    """Put no-break spaces into the prose of a tree."""
+    for parent in tree.findall(nodes.Element):
+        if isinstance(parent, VERBATIM):
+            continue
+        before = ""  # the end of what comes before: a number may be a node of its own
+        for place, child in enumerate(parent.children):  # some do not know their parent
+            if isinstance(child, nodes.Text):
+                parent[place] = nodes.Text(joined(before + child)[len(before) :])
+            before = child.astext()[-3:]
+
+
 class NoBreak(SphinxPostTransform):
     default_priority = 300  # when the numbers of cells stand in the prose
     formats = ("html",)
 
     def run(self, **kwargs: object) -> None:
-        for parent in self.document.findall(nodes.Element):
-            if isinstance(parent, VERBATIM):
-                continue
-            for place, child in enumerate(parent.children):  # some do not know their parent
-                if isinstance(child, nodes.Text) and (text := joined(str(child))) != child:
-                    parent[place] = nodes.Text(text)
+        join_numbers(self.document)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -36,9 +36,8 @@ class Seed:
 
     def __str__(self) -> str:
         """How to make it."""
-        return (
-            f"{'torch.Generator().manual_seed' if self.of_torch else 'default_rng'}({self.number})"
-        )
+        maker = "torch.Generator().manual_seed" if self.of_torch else "default_rng"
+        return f"{maker}({self.number})"
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _DANGEROUS = ("=", "+", "-", "@", "\t", "\r")
 
 def rows(course: Course, slugs: Sequence[str] = ()) -> list[dict[str, Any]]:
     """One row for each student and assignment, missing submissions included."""
-    from coursework.gradebook import open_gradebook  # loads nbformat: only who asks for it waits
+    from coursework.gradebook import open_gradebook  # loads nbformat; not every command needs it
 
     with open_gradebook(course) as gradebook:
         known = {a.name: a for a in gradebook.assignments}

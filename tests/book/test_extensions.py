@@ -187,3 +187,10 @@ def test_figures_count_by_chapter_and_on_any_other_page_from_one():
 )
 def test_a_number_and_its_unit_stay_on_one_line(text, kept):
     assert no_break.joined(text) == kept.replace("~", "\u00a0")
+
+
+def test_a_number_that_a_cell_gave_keeps_its_unit():
+    cell = nodes.inline("", "68")
+    page = nodes.paragraph("", "", nodes.Text("takes "), cell, nodes.Text(" % of 2 s"))
+    no_break.join_numbers(page)
+    assert page.astext() == "takes 68\u00a0% of 2\u00a0s"

@@ -271,6 +271,12 @@ def test_a_missing_address_shows_a_page_that_leads_to_the_book(visit, site):
     opened.wait_for_url("**/book/index.html")
 
 
+@pytest.mark.parametrize("width", [320, 375, 768, 1280])
+def test_the_bar_shows_the_whole_name_of_the_course(visit, site, width):
+    name = visit(f"{site}/book/04-scaling.html", width=width).locator(".course-name")
+    assert name.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
 def test_on_a_narrow_screen_the_chapters_open_from_the_bar_and_close_with_escape(visit, site):
     opened = visit(f"{site}/book/04-scaling.html", width=320)
     chapter = opened.get_by_role("link", name="Causal masking").first

@@ -132,7 +132,7 @@ def _is_drawn(call: Call, text: Any) -> str | Difference | None:
     model, ids, n_new = call.args
     B, T = ids.shape
     if not isinstance(text, Tensor) or text.shape != (B, T + n_new) or text.dtype != torch.int64:
-        return Difference("shape", "what it returns is not int64 of the shape (B, T + n_new)", "")
+        return "what it returns is not int64 of the shape (B, T + n_new)"
     if not torch.equal(text[:, :T], ids):
         return "the text does not begin with the prompt"
     opinion, drawn = model.make(), ("temperature", "top_k", "top_p")
